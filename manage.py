@@ -6,7 +6,7 @@ import sys
 
 
 def main() -> int:
-    """Run a management command; a wrong setting ends in one sentence, not in a traceback."""
+    """Run a management command; print a wrong setting as one sentence, not as a traceback."""
     from grove_ui.environment import ConfigurationError  # noqa: PLC0415 (settings are read below)
 
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")

@@ -1,4 +1,4 @@
-"""The Django project: settings, urls, Celery application, ASGI entry. No logic lives here."""
+"""The Django project: environment, settings, URLs, the Celery application, and the limits of the HTTP server."""
 
 from grove_ui.celery import app as celery_app
 

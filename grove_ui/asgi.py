@@ -1,4 +1,4 @@
-"""The ASGI entry of the web process."""
+"""The ASGI application of the web process: Django behind the limits for requests."""
 
 import os
 from importlib import import_module
@@ -12,12 +12,12 @@ os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")
 
 _django = get_asgi_application()
 
-from grove_ui.request_limits import RequestLimits  # noqa: E402 (Django must be set up)
-from grove_ui.static_answers import StaticAnswers  # noqa: E402
-from grove_ui.turns import Turns  # noqa: E402
+from grove_ui.concurrency_limit import ConcurrencyLimit  # noqa: E402 (Django must be set up)
+from grove_ui.request_limits import RequestLimits  # noqa: E402
+from grove_ui.static_responses import StaticResponses  # noqa: E402
 
-application = RequestLimits(StaticAnswers(Turns(_django)))
+application = RequestLimits(StaticResponses(ConcurrencyLimit(_django)))
 
-# Everything that answers is loaded now, so that nobody's first request waits for it.
+# Import all views now, so that no first request waits for it.
 import_module(settings.ROOT_URLCONF)
 tune_garbage_collector()

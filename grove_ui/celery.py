@@ -1,7 +1,7 @@
-"""The Celery application: the process pool of the workers and their wake-up channel, never the truth.
+"""The Celery application: the process pool of the workers, and messages that wake them.
 
-What is due lives in Redis and in the cluster; a lost or doubled message may cost a second, not a workload. The
-settings that this rests on are in `grove_ui.settings` and checked by `rollouts.runtime.checks`.
+Messages carry no state: the work queue in Redis and the cluster hold what is due, so a lost or duplicate message costs
+at most a second. The settings are in `grove_ui.settings`; `rollouts.runtime.checks` checks them.
 """
 
 import os
@@ -14,7 +14,7 @@ from celery.signals import setup_logging, worker_process_init
 
 from rollouts.runtime.gc_tuning import tune_garbage_collector
 
-# Celery warns root of untrusted pickles; we accept JSON only, and in a container root is nobody special.
+# Celery warns root about untrusted pickles, but the workers accept JSON only, and containers often run as root.
 warnings.filterwarnings("ignore", category=SecurityWarning)
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")
@@ -28,7 +28,7 @@ app.autodiscover_tasks()
 
 @setup_logging.connect
 def configure_logging(**_: Any) -> None:
-    """Log as the rest of the product does: Celery would install handlers of its own otherwise."""
+    """Configure logging by the settings: otherwise Celery installs its own handlers."""
     from logging.config import dictConfig  # noqa: PLC0415 (settings must be configured first)
 
     from django.conf import settings  # noqa: PLC0415
@@ -38,5 +38,5 @@ def configure_logging(**_: Any) -> None:
 
 @worker_process_init.connect
 def tune_pool_process(**_: Any) -> None:
-    """Have a process of the pool collect garbage as those do that stay."""
+    """Tune the garbage collector in each process of the pool."""
     tune_garbage_collector()

@@ -1,8 +1,8 @@
-"""The process environment, read once into values.
+"""The environment variables of the product, parsed once into values.
 
-Everything that can be configured is an environment variable with a working default; this module is the whole list.
-It comes before `settings` and the supervisor, which both build on it, and knows nothing of Django. A variable that
-cannot be read ends in one sentence that names it and the way out, and nothing is started.
+Every setting is an environment variable with a working default; this module is the complete list. `settings` and the
+supervisor build on it; it does not import Django. An invalid variable raises ConfigurationError with one sentence that
+names the variable and a valid value, and nothing starts.
 """
 
 import os
@@ -35,12 +35,12 @@ Network = IPv4Network | IPv6Network
 
 
 class ConfigurationError(Exception):
-    """A setting that cannot be used; the text is the sentence to show."""
+    """An invalid setting; the message is the sentence to show."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """So many in so many seconds, at once or spread out."""
+    """A number of requests in a number of seconds, at once or spread out."""
 
     count: int
     seconds: int
@@ -48,87 +48,87 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Oidc:
-    """An identity provider that speaks OpenID Connect, and what its groups are here."""
+    """An OpenID Connect provider, and the roles of its groups."""
 
-    issuer: str  # its address as it stands in its tokens, without the path of the discovery document
+    issuer: str  # the `iss` claim of its tokens; the path of the discovery document is not part of it
     client_id: str
     client_secret: str = field(repr=False)
-    name: str  # what the button on the sign-in page calls it
+    name: str  # label of the button on the sign-in page
     scopes: str
     username_claim: str
     groups_claim: str
-    # Roles by group of the provider, e.g. {"platform": "admin"}; "*" is everybody.
+    # Roles by group of the provider, e.g. {"platform": "admin"}; "*" means every account.
     roles: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """What the environment says, parsed."""
+    """All settings."""
 
-    # Where web listens. Loopback unless told otherwise: the product asks for a login but ships no TLS of its own.
+    # Where the web process listens. Loopback by default: the product requires a sign-in but has no TLS of its own.
     host: str
     port: int
     sandbox_port: int
-    # Holds the SQLite database, Redis data, the sandbox's state and the generated secret key.
+    # Holds the SQLite database, the data of Redis and of the sandbox, and the generated secret key.
     data_dir: Path
-    # Where the clusters to steer come from: one or several of "sandbox", "kubeconfig" and "in-cluster".
+    # The sources of clusters: one or several of "sandbox", "kubeconfig" and "in-cluster".
     clusters: tuple[str, ...]
-    # With "kubeconfig": the file (None: the user's own) and its contexts, a cluster each (none: the current one).
+    # With "kubeconfig": the file (None: ~/.kube/config) and its contexts, one cluster each (empty: the current one).
     kubeconfig: Path | None
     kube_contexts: tuple[str, ...]
-    # None: SQLite and the local Redis server under `data_dir`.
+    # None: SQLite and the local Redis server in `data_dir`.
     database_url: str | None = field(repr=False)
     redis_url: str | None = field(repr=False)
     allowed_hosts: tuple[str, ...]
-    # Origins of forms sent from behind a proxy that changes the host, e.g. "https://grove.example.com".
+    # Trusted origins of forms, for a proxy that changes the Host header, e.g. "https://grove.example.com".
     trusted_origins: tuple[str, ...]
-    # Whether users reach us by HTTPS: secure cookies, HSTS and the redirect to it.
+    # Whether clients use HTTPS: sets secure cookies, HSTS and the redirect to HTTPS.
     https: bool
-    # With HTTPS, what browsers remember for a year also counts for names below ours, and may be built into them.
+    # With HTTPS: whether HSTS includes subdomains, and whether browsers may preload it.
     hsts_include_subdomains: bool
     hsts_preload: bool
     debug: bool
     admin_user: str
     admin_password: str | None = field(repr=False)
-    # Becomes an API token of the first account; None: it has none from here.
+    # An API token of the first account; None: none.
     admin_token: str | None = field(repr=False)
-    # Nobody may command anything; the controller goes on keeping workloads as they are declared.
+    # Rejects all commands; the controller goes on with rollouts.
     read_only: bool
-    # Nothing is written to any cluster, neither by the controller nor by a command.
+    # Neither the controller nor a command writes to a cluster.
     observe: bool
-    # What pods may ask of their node, in namespaces that have no level of their own (docs/accounts.md).
+    # The Pod Security level of namespaces that have none of their own (docs/accounts.md).
     pod_security_level: str
-    # From whom X-Forwarded-For is believed; nobody unless told otherwise, since anybody can write that header.
+    # Proxies whose X-Forwarded-For header is trusted; none by default, as every client can send that header.
     trusted_proxies: tuple[Network, ...]
-    # How often somebody signed in may ask, a stranger may, and how often a password may be wrong; None: no limit.
+    # Requests of an account, requests of an anonymous client, and wrong passwords; None: no limit.
     api_rate: Rate | None
     stranger_rate: Rate | None
     sign_in_rate: Rate | None
-    # The longest life of an API token in days; None: any, also for good.
+    # The longest lifetime of an API token in days; None: unlimited.
     token_max_days: int | None
-    # So many days after the last sign-in of a single sign-on account its tokens sleep; None: never.
+    # Days after the last single sign-on until the tokens of the account are suspended; None: never.
     oidc_token_days: int | None
-    # Connections to a web process at once; beyond, those that wait for their clients are closed.
+    # Open connections of a web process; above the limit it closes connections that wait for their clients.
     connection_limit: int
-    # Live pages and feeds that an account may have open at once in a web process; None: no limit.
+    # Live pages and feeds that an account may have open in a web process; None: no limit.
     stream_limit: int | None
-    # Single sign-on; None: names and passwords only.
+    # Single sign-on; None: passwords only.
     oidc: Oidc | None
-    # Celery's process pool.
+    # Size of the process pool of Celery.
     worker_processes: int
-    # The longest that a worker keeps a workload in one go; the limits of a pass are fractions of it.
+    # The lease of a worker on a workload; the time limits of a pass are fractions of it.
     reconcile_lease_seconds: int
-    # Lets a Prometheus read /metrics without a session; None: only those who are signed in.
+    # Lets Prometheus read /metrics; None: only signed-in accounts may.
     metrics_token: str | None = field(repr=False)
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches the web process."""
+        """Whether only this machine can reach the web process."""
         return self.host in _LOOPBACK
 
 
 def parse_environment(variables: Mapping[str, str]) -> Environment:
-    """Read the environment into values, or raise ConfigurationError naming the variable."""
+    """Parse environment variables; raises ConfigurationError, which names the variable."""
     kubeconfig = variables.get("KUBECONFIG") or None
     host = variables.get("HOST") or "127.0.0.1"
     return Environment(
@@ -169,12 +169,12 @@ def parse_environment(variables: Mapping[str, str]) -> Environment:
 
 
 def read_environment() -> Environment:
-    """Parse this process's environment."""
+    """Parse the environment of this process."""
     return parse_environment(os.environ)
 
 
 def ensure_secret_key(variables: Mapping[str, str], data_dir: Path) -> str:
-    """Return SECRET_KEY, else the one kept in DATA_DIR, made on first use and readable by its owner only."""
+    """Return SECRET_KEY, or else the key in DATA_DIR, which is generated on first use."""
     if given := variables.get("SECRET_KEY"):
         return given
     path = data_dir / "secret_key"
@@ -184,13 +184,13 @@ def ensure_secret_key(variables: Mapping[str, str], data_dir: Path) -> str:
         return path.read_text()
     except OSError as error:
         raise ConfigurationError(
-            f"DATA_DIR is {data_dir}, where the secret key cannot be kept ({error.strerror}); "
-            "set DATA_DIR to a folder that can be written, or set SECRET_KEY"
+            f"DATA_DIR is {data_dir}, where the secret key cannot be stored ({error.strerror}); "
+            "set DATA_DIR to a writable folder, or set SECRET_KEY"
         ) from error
 
 
 def ensure_data_dir(data_dir: Path) -> None:
-    """Make DATA_DIR if it is missing, readable by its owner only; one that others can open is closed or refused."""
+    """Create DATA_DIR if it is missing, and ensure that only its owner can open it."""
     try:
         ensure_private(data_dir)
     except NotPrivateError as error:
@@ -198,7 +198,7 @@ def ensure_data_dir(data_dir: Path) -> None:
 
 
 def _write_once(path: Path, text: str) -> None:
-    """Create the file with its content in one step; of several processes starting at once the first wins."""
+    """Create a file with its content atomically; if several processes start at once, the first wins."""
     if path.exists():
         return
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -223,7 +223,7 @@ def _parse_port(variables: Mapping[str, str], name: str, default: int) -> int:
 def _parse_count(variables: Mapping[str, str], name: str, default: int) -> int:
     text = variables.get(name) or str(default)
     if not text.isascii() or not text.isdigit() or int(text) < 1:
-        raise ConfigurationError(f"{name} is {text!r}; set it to a whole number from 1 up")
+        raise ConfigurationError(f"{name} is {text!r}; set it to a whole number of at least 1")
     return int(text)
 
 
@@ -261,18 +261,18 @@ def _parse_bool(variables: Mapping[str, str], name: str) -> bool:
 
 
 def _parse_debug(variables: Mapping[str, str], host: str) -> bool:
-    """Read DEBUG, which shows the source and the variables of a failed request to whoever sent it."""
+    """Parse DEBUG, which shows source and variables of a failed request to every client."""
     debug = _parse_bool(variables, "DEBUG")
     if debug and host not in _LOOPBACK:
         raise ConfigurationError(
-            f"DEBUG is 1 and HOST is {host!r}, where other machines would read debug pages; "
+            f"DEBUG is 1 and HOST is {host!r}, so other machines could read debug pages; "
             "set DEBUG to 0, or HOST to 127.0.0.1"
         )
     return debug
 
 
 def _parse_database(variables: Mapping[str, str]) -> str | None:
-    """Read the kind of the database; nothing else of the URL is shown, since it may hold a password."""
+    """Return the URL of the database; an error shows only its scheme, since the URL may hold a password."""
     url = variables.get("DATABASE_URL") or None
     kind = url.partition(":")[0] if url else "sqlite"
     if kind not in _DATABASE_KINDS:
@@ -282,12 +282,12 @@ def _parse_database(variables: Mapping[str, str]) -> str | None:
 
 
 def _parse_secret(variables: Mapping[str, str], name: str) -> str | None:
-    """Read a secret that stands for an account; what it is is never shown, not even when it cannot be used."""
+    """Return a secret that works as a credential; no error shows its value."""
     text = variables.get(name) or None
     if text is not None and not re.fullmatch(f"[!-~]{{{_MIN_TOKEN_LENGTH},}}", text):
         raise ConfigurationError(
-            f"{name} cannot be used; set it to at least {_MIN_TOKEN_LENGTH} letters, digits and signs without blanks, "
-            f"e.g. to what this prints: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'"
+            f"{name} is invalid; set it to at least {_MIN_TOKEN_LENGTH} ASCII letters, digits and symbols, no spaces, "
+            f"e.g. to the output of: python3 -c 'import secrets; print(secrets.token_urlsafe(32))'"
         )
     return text
 
@@ -299,7 +299,7 @@ def _parse_networks(variables: Mapping[str, str], name: str) -> tuple[Network, .
             networks.append(ip_network(text))
         except ValueError as error:
             raise ConfigurationError(
-                f"{name} has {text!r}; set it to addresses or networks separated by commas, e.g. 10.0.0.0/8"
+                f"{name} contains {text!r}; set it to addresses or networks separated by commas, e.g. 10.0.0.0/8"
             ) from error
     return tuple(networks)
 
@@ -322,7 +322,7 @@ def _parse_oidc(variables: Mapping[str, str]) -> Oidc | None:
     if len(missing) == len(needed):
         return None
     if missing:
-        raise ConfigurationError(f"Single sign-on needs {', '.join(needed)}; set {' and '.join(missing)} too")
+        raise ConfigurationError(f"Single sign-on needs {', '.join(needed)}; also set {' and '.join(missing)}")
     return Oidc(
         issuer=_parse_issuer(variables["OIDC_ISSUER"]),
         client_id=variables["OIDC_CLIENT_ID"],
@@ -336,7 +336,7 @@ def _parse_oidc(variables: Mapping[str, str]) -> Oidc | None:
 
 
 def _parse_issuer(text: str) -> str:
-    """Accept plain HTTP on this machine only: on a network anybody could answer in the provider's name."""
+    """Accept plain HTTP on this machine only: on a network anyone could pose as the provider."""
     try:
         url = urlsplit(text)
         is_local = url.hostname in ("localhost", "127.0.0.1", "::1")
@@ -344,7 +344,7 @@ def _parse_issuer(text: str) -> str:
         url, is_local = urlsplit(""), False
     if url.scheme != "https" and not (url.scheme == "http" and is_local):
         raise ConfigurationError(
-            f"OIDC_ISSUER is {text!r}; set it to the https:// address that the provider names as its issuer"
+            f"OIDC_ISSUER is {text!r}; set it to the https:// URL that the provider names as its issuer"
         )
     return text
 
@@ -355,7 +355,7 @@ def _parse_roles(variables: Mapping[str, str], name: str) -> dict[str, str]:
         group, _, role = (part.strip() for part in text.rpartition("="))
         if not group or role not in ROLES:
             raise ConfigurationError(
-                f"{name} has {text!r}; set it to pairs of a group of the provider and one of {', '.join(ROLES)}, "
+                f"{name} contains {text!r}; set it to pairs of a group of the provider and one of {', '.join(ROLES)}, "
                 "e.g. platform=admin,sre=operator,*=viewer"
             )
         roles[group] = role

@@ -1,12 +1,13 @@
-"""What a request may bring, bounded before Django sees it, for every path and for callers known and unknown.
+"""Limits the bodies of requests before Django sees them, for every path and every client.
 
-Before it: the server (`http_protocol` under uvicorn). After it: Django, which is given a body once all of it has come.
-Left to itself Django writes any body to the disk first, and then asks who sent it.
+Before it: the server (`http_protocol` under uvicorn). After it: Django, which gets a body only when it is complete.
+Without these limits Django writes a body of any size to the disk, and authenticates the client only then.
 
-A body has a size by path and method, and BODY_SECONDS to arrive. All bodies together have a size as well: beyond it the
-one that has been on its way longest is given up, so that a slow client makes room for quick ones.
+The limit of a body depends on path and method, and the body must arrive within BODY_TIMEOUT_SECONDS. All bodies
+together have a limit as well: above it the body that has been arriving longest is dropped, so that a slow client makes
+room for fast ones.
 
-The invariant: what bodies hold is bounded, whoever sends them, however many there are (docs/adr/0029).
+The invariant: the memory of all bodies is bounded, whoever sends them and however many there are (docs/adr/0029).
 """
 
 import asyncio
@@ -33,26 +34,26 @@ Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PROBES: Final = ("/healthz", "/readyz")
-# By this a server says that it bounds headers, times and connections itself.
+# The ASGI extension by which a server declares that it limits headers, times and connections.
 BOUNDED_EXTENSION: Final = "grove-ui.bounded"
-# Of requests that have no use for one.
+# For requests that need no body.
 _SMALL_BODY_BYTES: Final = 16 * 1024
 # From the headers to the end of the body.
 BODY_TIMEOUT_SECONDS: Final = 30.0
-# Of all bodies that are on their way or being answered.
+# Of all bodies that are arriving or being processed.
 MAX_TOTAL_BODY_BYTES: Final = 24 * 1024 * 1024
-# A client that is refused reads why only after it has sent what it is sending. So much of it is thrown away.
+# A rejected client reads the answer only after it has sent its body. So much of the body is read and discarded.
 _MAX_DISCARDED_BYTES: Final = 4 * 1024 * 1024
-# Between two pieces that are thrown away: others have their turn, and the client sends no faster than that.
+# Pause between two discarded chunks, which slows the client down and lets other requests run.
 _DISCARD_INTERVAL_SECONDS: Final = 0.02
 _DISCARD_TIMEOUT_SECONDS: Final = 2.0
-_MAX_CONTENT_LENGTH_DIGITS: Final = 20  # digits
+_MAX_CONTENT_LENGTH_DIGITS: Final = 20
 _RETRY_AFTER_SECONDS: Final = 5
 
 
 @dataclass(slots=True, eq=False)
 class _Body:
-    """A body that is held."""
+    """A body in memory."""
 
     deadline: asyncio.Timeout
     pieces: list[bytes] = field(default_factory=list)
@@ -61,7 +62,7 @@ class _Body:
 
 
 class _RequestRejected(Exception):  # noqa: N818 (it reads as what happened)
-    """A body that is not taken."""
+    """A request is rejected because of its body."""
 
     def __init__(self, problem: Problem) -> None:
         super().__init__(problem.detail)
@@ -69,7 +70,7 @@ class _RequestRejected(Exception):  # noqa: N818 (it reads as what happened)
 
 
 class RequestBodies:
-    """The bodies that are held, in the order in which they began to arrive."""
+    """The bodies in memory; those that are still arriving, oldest first."""
 
     def __init__(self, most: int) -> None:
         self._max_bytes = most
@@ -78,7 +79,7 @@ class RequestBodies:
 
     @contextlib.asynccontextmanager
     async def counted(self, body: _Body) -> Any:
-        """Count a body for as long as this lasts."""
+        """Count a body until the block ends."""
         self._unfinished[body] = None
         try:
             yield
@@ -87,7 +88,7 @@ class RequestBodies:
             self._held_bytes -= body.size
 
     def add_piece(self, body: _Body, piece: bytes) -> None:
-        """Keep a piece; others are given up for it. Raises _Refused when all others are being answered."""
+        """Add a chunk, and drop older arriving bodies to make room; raises _RequestRejected if none is left to drop."""
         body.pieces.append(piece)
         body.size += len(piece)
         self._held_bytes += len(piece)
@@ -102,7 +103,7 @@ class RequestBodies:
             raise _RequestRejected(_OVERLOADED)
 
     def finish(self, body: _Body) -> bytes:
-        """Return a body that has come; it is counted until it is answered."""
+        """Return a complete body; it counts until its request is answered."""
         self._unfinished.pop(body, None)
         whole = b"".join(body.pieces)
         body.pieces.clear()
@@ -110,7 +111,7 @@ class RequestBodies:
 
 
 class RequestLimits:
-    """An ASGI application that hands requests on whose bodies are small enough."""
+    """ASGI middleware that passes a request on when its body is complete and within the limits."""
 
     def __init__(
         self, app: Application, *, seconds: float = BODY_TIMEOUT_SECONDS, together: int = MAX_TOTAL_BODY_BYTES
@@ -121,7 +122,7 @@ class RequestLimits:
         self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Hand a request on, or refuse it."""
+        """Pass a request on, or reject it."""
         if scope["type"] != "http":
             await _reject_websocket(scope, send)
             return
@@ -141,7 +142,7 @@ class RequestLimits:
             await _send_problem(scope, receive, send, refused.problem)
 
     async def _read(self, stack: contextlib.AsyncExitStack, receive: Receive, length: int, most: int) -> bytes | None:
-        """Return a body, which is counted until the stack ends; None: the client has gone."""
+        """Return the body, which counts until the stack closes; None: the client disconnected."""
         if length > most:
             raise _RequestRejected(_too_large(most))
         try:
@@ -172,14 +173,14 @@ class RequestLimits:
 
 
 def max_body_bytes(method: str, path: str) -> int:
-    """Return how large a body may be."""
+    """Return the limit of a body."""
     if method in SAFE_METHODS or path in PROBES:
         return _SMALL_BODY_BYTES
     return MAX_BODY_BYTES if path.startswith("/api/") else settings.DATA_UPLOAD_MAX_MEMORY_SIZE
 
 
 def _parse_declared_length(scope: Scope) -> tuple[int, bool]:
-    """Return how long a body is by its headers, and whether there is one; one in chunks has no length."""
+    """Return the length that the headers declare, and whether there is a body; a chunked body declares none."""
     headers = dict(scope["headers"])
     text = headers.get(b"content-length", b"0").strip()
     length = int(text[:_MAX_CONTENT_LENGTH_DIGITS]) if text.isdigit() else 0
@@ -187,7 +188,7 @@ def _parse_declared_length(scope: Scope) -> tuple[int, bool]:
 
 
 def replay(message: Message, receive: Receive) -> Receive:
-    """Return a way to receive a message that has come, and what comes after it."""
+    """Return a receive function that yields a message again, then those that follow it."""
     waiting = [message]
 
     async def receiving() -> Message:
@@ -196,7 +197,7 @@ def replay(message: Message, receive: Receive) -> Receive:
     return receiving
 
 
-# ---- refusals
+# ---- rejections
 
 
 def _too_large(most: int) -> Problem:
@@ -208,24 +209,24 @@ _TOO_SLOW: Final = Problem(
     "too-slow",
     HTTPStatus.REQUEST_TIMEOUT,
     "The request took too long",
-    "The body did not arrive in time; send it again.",
+    "The body did not arrive in time. Send the request again.",
 )
 _OVERLOADED: Final = Problem(
     "overloaded",
     HTTPStatus.SERVICE_UNAVAILABLE,
-    "Too much at once",
-    "Too many requests are under way; send it again in a few seconds.",
+    "Too many requests",
+    "The server is processing too many requests. Send the request again in a few seconds.",
     headers={"Retry-After": str(_RETRY_AFTER_SECONDS)},
 )
 
 
 async def refuse_overload(scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer that there is too much to do."""
+    """Answer 503: the server is overloaded."""
     await _send_problem(scope, receive, send, _OVERLOADED)
 
 
 async def _send_problem(scope: Scope, receive: Receive, send: Send, problem: Problem) -> None:
-    """Answer, and leave once the client has read it or had time to."""
+    """Answer with a problem, and close the connection when the client has read the answer or had time to."""
     request_id = uuid.uuid4().hex
     is_api = scope["path"].startswith("/api/")
     body = render_problem(problem, scope["path"], request_id) if is_api else f"{problem.detail}\n".encode()
@@ -246,7 +247,7 @@ async def _send_problem(scope: Scope, receive: Receive, send: Send, problem: Pro
 
 
 async def _discard(receive: Receive) -> None:
-    """Throw away what the client is still sending: one whose connection is cut off may not read the answer."""
+    """Read and discard the rest of the body: a client whose connection is reset may not read the answer."""
     discarded = 0
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_DISCARD_TIMEOUT_SECONDS):
@@ -259,6 +260,6 @@ async def _discard(receive: Receive) -> None:
 
 
 async def _reject_websocket(scope: Scope, send: Send) -> None:
-    """Refuse what is no request: there are no web sockets here."""
+    """Close a WebSocket: the product has none."""
     if scope["type"] == "websocket":
         await send({"type": "websocket.close"})

@@ -1,4 +1,4 @@
-"""Django's settings, all derived from the environment (see `grove_ui.environment` for the list)."""
+"""The Django settings, derived from the environment variables in `grove_ui.environment`."""
 
 import logging
 import os
@@ -23,7 +23,7 @@ from rollouts.runtime.private_folder import NotPrivateError, ensure_socket_folde
 ENVIRONMENT = read_environment()
 DATA_DIR = ENVIRONMENT.data_dir
 
-# --- Who may talk to us -----------------------------------------------------------------------------------------------
+# --- Security ---------------------------------------------------------------------------------------------------------
 
 DEBUG = ENVIRONMENT.debug
 SECRET_KEY = ensure_secret_key(os.environ, DATA_DIR)
@@ -36,16 +36,16 @@ SECURE_HSTS_SECONDS = 365 * 24 * 3600 if ENVIRONMENT.https else 0
 SECURE_HSTS_INCLUDE_SUBDOMAINS = ENVIRONMENT.hsts_include_subdomains
 SECURE_HSTS_PRELOAD = ENVIRONMENT.hsts_preload
 SECURE_REFERRER_POLICY = "same-origin"
-# What the database has is a digest of the key: who reads the table cannot be anybody.
+# The database holds only digests of session keys: reading the table does not give access to sessions.
 SESSION_ENGINE = "rollouts.accounts.sessions"
 SESSION_COOKIE_SECURE = ENVIRONMENT.https
-# Whether the names below and browsers' own lists follow is up to those whose domain it is: HSTS_INCLUDE_SUBDOMAINS, …
+# The owner of the domain decides about subdomains and preload lists: HSTS_INCLUDE_SUBDOMAINS, HSTS_PRELOAD.
 SILENCED_SYSTEM_CHECKS = ["security.W005", "security.W021"]
 SESSION_COOKIE_HTTPONLY = True
-# A working day: roles that an identity provider takes back are gone with the next sign-in.
+# A working day: a role that the identity provider withdraws ends with the next sign-in.
 SESSION_COOKIE_AGE = 12 * 3600
 CSRF_COOKIE_SECURE = ENVIRONMENT.https
-# A form that chooses among the pods of a large workload has a field for each of them; its bytes are bounded as well.
+# A form that selects pods of a large workload has a field for each pod; `request_limits` limits the bytes as well.
 DATA_UPLOAD_MAX_NUMBER_FIELDS = 12_000
 X_FRAME_OPTIONS = "DENY"
 CONTENT_SECURITY_POLICY: dict[str, Any] = {
@@ -77,14 +77,14 @@ LOGIN_URL = "login"
 LOGIN_REDIRECT_URL = "home"
 LOGOUT_REDIRECT_URL = "login"
 
-# What debug pages and reports of errors may show.
+# Filters what debug pages and error reports show.
 DEFAULT_EXCEPTION_REPORTER_FILTER = "rollouts.web.error_reports.ErrorReportFilter"
 
-# --- What Django is made of -------------------------------------------------------------------------------------------
+# --- Applications -----------------------------------------------------------------------------------------------------
 
 INSTALLED_APPS = [
     "rollouts",
-    # Before the admin, whose templates it replaces. It is given a site of our own: rollouts.admin.site.
+    # Before the admin, as it overrides admin templates. Used by the site of rollouts.admin.site.
     "unfold.apps.BasicAppConfig",
     "unfold.contrib.filters",
     # Without looking for the site at each start, which takes a fifth of it: the URLs import it.
@@ -169,7 +169,7 @@ UNFOLD = {
 VERSION: str = tomllib.loads((BASE_DIR / "pyproject.toml").read_text())["project"]["version"]
 REST_FRAMEWORK = {
     "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
-    # The first one also says what a stranger is asked for.
+    # The first one also sets WWW-Authenticate for anonymous clients.
     "DEFAULT_AUTHENTICATION_CLASSES": [
         "rollouts.api.authentication.TokenAuthentication",
         "rollouts.api.authentication.SessionAuthentication",
@@ -185,12 +185,12 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Grove UI",
-    "DESCRIPTION": "The rollout control panel for Grove workloads: everything that can be seen or commanded, by HTTP.",
+    "DESCRIPTION": "The REST API of Grove UI, the rollout control panel for Grove workloads on Kubernetes.",
     "VERSION": VERSION,
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1/",
     "ENFORCE_NON_BLANK_FIELDS": True,
-    # Enumerations stay where they are used; what is the same for all operations is added by us.
+    # Adds what is the same for all operations.
     "POSTPROCESSING_HOOKS": ["rollouts.api.schema.complete_schema"],
     "PATH_CONVERTER_OVERRIDES": {
         "cluster": {"type": "string", "minLength": 1, "maxLength": 253, "pattern": r"^[^/\x00-\x1f\x7f]+$"},
@@ -199,7 +199,7 @@ SPECTACULAR_SETTINGS = {
     },
 }
 
-# Somebody who watches the feed hears something this often, and is asked this often whether they still may.
+# A stream sends a heartbeat at this interval when nothing changes, and checks the permission of its viewer again.
 FEED_HEARTBEAT_SECONDS = 15.0
 FEED_RECHECK_SECONDS = 60.0
 
@@ -213,9 +213,11 @@ def _database() -> dict[str, Any]:
         return {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": DATA_DIR / "grove.sqlite3",
-            "TEST": {"NAME": DATA_DIR / "test.sqlite3"},  # a file, as in life; in memory there is no locking to test
+            "TEST": {
+                "NAME": DATA_DIR / "test.sqlite3"
+            },  # a file, as in production; a database in memory has no locks to test
             "OPTIONS": {
-                # A transaction takes the write lock when it begins, not half-way: no "database is locked" by upgrade.
+                # A transaction takes the write lock at its start: a later upgrade could fail with "database is locked".
                 "transaction_mode": "IMMEDIATE",
                 "timeout": 20,
                 "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL; PRAGMA foreign_keys=ON;",
@@ -224,12 +226,12 @@ def _database() -> dict[str, Any]:
     try:
         parsed: dict[str, Any] = dict(dj_database_url.parse(ENVIRONMENT.database_url))
     except (dj_database_url.ParseError, dj_database_url.UnknownSchemeError, ValueError) as error:
-        # Neither the URL nor the parser's words are shown: they may hold the password.
+        # The message quotes neither the URL nor the parser, as both may contain the password.
         raise ConfigurationError(
             "DATABASE_URL cannot be read; set it to postgresql://user:password@host:port/name"
         ) from error
     if parsed["ENGINE"] == "django.db.backends.postgresql":
-        # A thread keeps its connection while it works: there must be enough for those of a web process or a watcher.
+        # Each thread keeps a connection while it works: enough for the threads of a web process or a watcher.
         pool = {"timeout": 5, "min_size": 1, "max_size": 20}
         parsed["OPTIONS"] = {**parsed.get("OPTIONS", {}), "pool": pool}
     return parsed
@@ -243,28 +245,28 @@ _LONGEST_SOCKET_PATH = 100  # the system's limit is 108 bytes
 
 
 def _local_redis_socket() -> Path:
-    """Where the local Redis listens: in DATA_DIR, or in a folder with a short path when that path is too long."""
+    """Return the socket of the local Redis: in DATA_DIR, or in a folder with a shorter path if needed."""
     socket = DATA_DIR / "redis.sock"
     if ENVIRONMENT.redis_url or len(str(socket).encode()) <= _LONGEST_SOCKET_PATH:
         return socket
     try:
         return ensure_socket_folder(DATA_DIR) / "redis.sock"
     except (NotPrivateError, OSError) as error:
-        raise ConfigurationError(f"There is no place for the socket of the local Redis: {error}") from error
+        raise ConfigurationError(f"The socket of the local Redis cannot be created: {error}") from error
 
 
 REDIS_SOCKET = _local_redis_socket()
 REDIS_URL = ENVIRONMENT.redis_url or f"unix://{REDIS_SOCKET}"
 CACHES = {"default": {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL}}
 
-# One pass is bounded on every side: a call to the cluster ends before the soft limit, the soft before the hard limit,
-# the hard limit before the claim on the key, which is not renewed for ever, and all long before the broker redelivers.
+# The time limits of a pass, in this order: a call to the cluster, the soft limit, the hard limit, the lease on the key,
+# and, much later, redelivery by the broker.
 RECONCILE_LEASE_SECONDS = ENVIRONMENT.reconcile_lease_seconds
 CLUSTER_REQUEST_TIMEOUT = RECONCILE_LEASE_SECONDS / 6
 CELERY_TASK_SOFT_TIME_LIMIT = RECONCILE_LEASE_SECONDS / 2
 CELERY_TASK_TIME_LIMIT = RECONCILE_LEASE_SECONDS * 2 / 3
-# No copies of messages on their way: what is lost with a worker the sweep finds. Copies cost two round trips a message,
-# and putting them back while Redis is away ends the whole worker.
+# No emulated acknowledgements: if a message is lost with its worker, the sweep finds its workload. They cost two round
+# trips for each message, and restoring messages while Redis is down ends the whole worker.
 CELERY_BROKER_TRANSPORT_OPTIONS = {"visibility_timeout": 3600, "ack_emulation": False}
 
 CELERY_BROKER_URL = REDIS_URL.replace("unix://", "redis+socket://", 1)
@@ -273,25 +275,25 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-# Gives back what a process of the pool had claimed when it died.
+# Releases the claims of a pool process that died.
 CELERY_WORKER_POOL = "rollouts.queue.worker_pool:TaskPool"
 CELERY_WORKER_CONCURRENCY = ENVIRONMENT.worker_processes
 CELERY_TIMEZONE = "UTC"
-# The sweep must not stand behind ten thousand workloads: a worker takes from both queues in turn.
+# A worker takes from both queues in turn, so the sweep does not wait behind ten thousand workloads.
 CELERY_TASK_DEFAULT_QUEUE = "reconcile"
 CELERY_TASK_QUEUES = [Queue("reconcile"), Queue("upkeep")]
 CELERY_TASK_ROUTES = {"rollouts.tasks.sweep": {"queue": "upkeep"}, "rollouts.tasks.resync": {"queue": "upkeep"}}
 CELERY_BEAT_SCHEDULE = {
-    # One that nobody had time for is not made up for: those after it do the same. Beat says by its own clock when that
-    # is, so it must be longer than the clocks of two machines can be apart: else no worker would ever sweep.
+    # An expired sweep is dropped, as the next one does the same. Beat sets the expiry by its clock, so it must exceed
+    # the difference between the clocks of two machines: otherwise no worker would ever sweep.
     "sweep": {"task": "rollouts.tasks.sweep", "schedule": 1.0, "options": {"expires": 60.0}},
     "resync": {"task": "rollouts.tasks.resync", "schedule": 300.0, "options": {"expires": 300.0}},
 }
 
-# How old the last sign of life may be before /readyz says no. API servers send a bookmark about every minute.
+# The age of the last heartbeat at which /readyz fails. API servers send a bookmark about every minute.
 SWEEP_MAX_AGE_SECONDS = 15
 CLUSTER_MAX_AGE_SECONDS = 180
-# Anybody may ask: the answer is worked out once in so long.
+# How long an answer of /readyz is cached, as every client may request it.
 READINESS_CACHE_SECONDS = 1.0
 
 # --- Log --------------------------------------------------------------------------------------------------------------
@@ -318,16 +320,16 @@ LOGGING: dict[str, Any] = {
     },
     "root": {"handlers": ["stderr"], "level": "INFO"},
     "loggers": {
-        # One line a second for the sweep and nothing else would drown the log.
+        # At INFO these log one line a second, for the sweep.
         "celery.worker.strategy": {"level": "WARNING"},
         "celery.worker.request": {"level": "WARNING"},
         "celery.app.trace": {"level": "WARNING"},
         "celery.beat": {"level": "WARNING"},
         "uvicorn.access": {"level": "WARNING"},
-        # What was refused is in the answer, and in the audit if it was a command: strangers are not to fill the log.
+        # The response says why a request was refused, and the audit records commands: clients must not fill the log.
         "django.request": {"level": "ERROR"},
         "urllib3": {"level": "ERROR"},
-        "rollouts.cluster.client": {"level": "WARNING"},  # a repeated read is no news, a failed one is raised
+        "rollouts.cluster.client": {"level": "WARNING"},  # retries need no log line, and a failure is raised
         "psycopg.pool": {"level": "ERROR"},
     },
 }

@@ -1,4 +1,4 @@
-"""Where each part of the site hangs."""
+"""The URLs of the site: pages, admin site, API and metrics."""
 
 from django.contrib.auth import views as auth
 from django.urls import include, path, re_path

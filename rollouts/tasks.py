@@ -1,4 +1,4 @@
-"""Celery entry points, a few lines each: the work is done by the modules they call."""
+"""The Celery tasks, a few lines each: the modules that they call do the work."""
 
 import time
 from importlib import import_module
@@ -14,20 +14,20 @@ from rollouts.telemetry import heartbeats
 
 @shared_task
 def reconcile(key: str) -> None:
-    """Take one workload further, if it is due and nobody else works on it."""
+    """Run passes over one workload, if it is due and no other worker has it."""
     dispatch.process_message(key, reconciler.reconcile)
 
 
 @shared_task
 def sweep() -> None:
-    """Look after what the queue may have lost; beat calls it every second, and twice does no harm."""
+    """Send what is due and what the broker may have lost; beat calls this every second, and two calls do no harm."""
     dispatch.sweep()
     heartbeats.record_sweep(redis_client())
 
 
 @shared_task
 def resync() -> None:
-    """Wake every workload, whatever was missed, and drop what is long over; beat calls it every few minutes."""
+    """Enqueue every workload, and delete expired history and sessions; beat calls this every few minutes."""
     dispatch.enqueue_all()
     history.delete_expired(time.time())
     import_module(settings.SESSION_ENGINE).SessionStore.clear_expired()

@@ -1,4 +1,4 @@
-// The page of the REST API: Swagger UI over our own description, sent with the session of whoever reads it.
+// The page of the REST API: Swagger UI for our OpenAPI description, with requests in the session of the reader.
 "use strict";
 
 const place = document.getElementById("docs");

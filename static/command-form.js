@@ -1,5 +1,5 @@
-/* Forms that command: a field is said to be wrong where the server says so beside it, and a trial is said to be under
-   way while the last one stands. */
+/* Command forms: marks a field as invalid while the server shows an error beside it, and the preview as busy while the
+   server computes the next one. */
 
 function isInvalid(field) {
   const said = field
@@ -16,7 +16,7 @@ function markInvalidFields() {
   }
 }
 
-/* The next one may begin before the last one is told to have ended: they are counted. */
+/* A request may begin before the previous one has ended, so they are counted. */
 let pendingRequests = 0;
 
 function count(change) {

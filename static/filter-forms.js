@@ -1,5 +1,5 @@
-/* Forms that narrow a list: sent as soon as something is chosen, and without what was left empty, so that addresses stay
-   short. Without scripts a button does the same. */
+/* Filter forms: submitted on each change and without empty fields, so that URLs stay short. Without scripts a button
+   submits them. */
 
 for (const form of document.querySelectorAll("form[data-submit-on-change]")) {
   form.addEventListener("change", (event) => {

@@ -1,6 +1,6 @@
-/* One tag for all containers of a repository: it is put into their fields, where everybody sees it, and nowhere else.
+/* One tag for all containers of a repository: writes the tag into their fields.
 
-   The field of the tag has no name, so it is never sent: what stands in the fields of the containers is what is meant. */
+   The field of the tag has no name, so it is never submitted: only the fields of the containers count. */
 
 const card = document.querySelector("[data-image-tags]");
 if (card) card.hidden = false;
@@ -10,7 +10,7 @@ card?.addEventListener("input", (event) => {
   const tag = event.target.value.trim();
   for (const field of document.querySelectorAll("[data-current-repository]")) {
     if (field.dataset.currentRepository !== repository) continue;
-    // A digest is written with an @ of its own.
+    // A digest brings its own @.
     field.value = tag ? `${repository}${tag.startsWith("@") ? "" : ":"}${tag}` : field.defaultValue;
   }
 });

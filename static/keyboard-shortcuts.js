@@ -1,12 +1,12 @@
-/* The keyboard: one map for all pages, shown by `?`.
+/* Keyboard shortcuts, the same on all pages; `?` lists them.
 
-   Nothing is caught while somebody types, while a dialog is open or together with Ctrl, Alt or Meta: those belong to the
-   browser and to screen readers. Lists of rows (`[data-keyboard-rows]`) are walked with j and k: the first link of a row is what
-   gets the focus, so Enter opens it. */
+   They do nothing while the user types, while a dialog is open, or with Ctrl, Alt or Meta, which belong to the browser
+   and to screen readers. In lists (`[data-keyboard-rows]`) j and k focus the first link of the next or previous row, so
+   Enter opens it. */
 
 import { changeTheme } from "./theme.js";
 
-const CHORD_MS = 1_500; // between g and the letter of a page
+const CHORD_MS = 1_500; // from g to the letter of a page
 let goUntil = 0;
 
 const isTyping = (target) =>

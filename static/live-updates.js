@@ -1,44 +1,43 @@
-/* Keeps what is shown as new as the cluster is.
+/* Keeps open pages up to date.
 
-   One connection to the server brings each part of the page whenever it looks different. An element that shows
-   something live says what it depends on and where it is to be had:
+   Over one connection the server sends each fragment of the page whenever it changes. A live element declares its
+   dependencies and its URL:
 
      <section id="pods" data-live="workload:sandbox%2Fdefault%2Fchat#pods,cliques every:30" data-live-src="/…/pods/live/">
 
-   `data-live` holds words kind[:key][#part,part]: any workload, this one, these parts of it; every:n asks for a look every
-   n seconds as well. The server decides by them (rollouts/live/stream.py). What it brings is the element itself, which is
-   morphed into the one that is there: focus, selection, scrolling and open <details> stay. Of a picture it brings the tiles
-   that changed since the rendering that is shown; the others are left alone (rollouts/live/tiles.py). What it cannot bring
-   is fetched from `data-live-src` when it says so. Children of an element with `data-live-order` keep their places; what is
-   new comes last, and [data-live-unsorted] is shown. An attribute that scripts own survives when the element names it in
-   `data-keep`. After each change `live:refreshed` is fired on it.
+   `data-live` lists dependencies kind[:key][#part,part]: any workload, one workload, parts of it; every:n also refreshes
+   the element every n seconds (rollouts/live/stream.py). The server sends the new element, and this script morphs it into
+   the old one: focus, selection, scrolling and open <details> stay. Of a pod grid the server sends only the tiles that
+   differ from the shown rendering (rollouts/live/tiles.py). When it cannot send a fragment, it asks this script to fetch
+   `data-live-src`. Children of an element with `data-live-order` keep their places: new ones come last, and
+   [data-live-unsorted] appears. After each change `live:refreshed` is fired on it.
 
-   The invariant: whatever was missed, while hidden or away, is brought before "Live" is said again. */
+   The invariant: the page says "Live" only after it has received everything that it missed while hidden or disconnected. */
 
 import { age } from "./relative-time.js";
 
-const GAP_MS = 400; // between two fetches of the same element, so that bursts become one
-const MOST_GAP_MS = 4_000; // who is slow to answer or to draw is asked less often, up to this
-const HEARTBEAT_TIMEOUT_MS = 45_000; // the server is heard at least every 15 s; three missed ones are a dead connection
+const GAP_MS = 400; // between two fetches of an element, so that a burst becomes one
+const MOST_GAP_MS = 4_000; // the longest gap: slow answers or slow drawing cause fewer fetches
+const HEARTBEAT_TIMEOUT_MS = 45_000; // the server sends a heartbeat every 15 s; after three missed ones the connection is dead
 const RETRY_MS = [1_000, 2_000, 4_000, 8_000, 15_000];
 
 const indicator = document.getElementById("live");
-const elementStates = new Map(); // by id of the element: what it shows, and how that went
+const elementStates = new Map(); // by element id: what it shows, and the result of the last refresh
 let source = null;
-let connectedTo = ""; // what the server was told is shown
+let connectedTo = ""; // the elements that the server knows of
 let failures = 0;
 let heardAt = 0;
-let silentSince = 0; // heard, or connected
-let isCurrent = false; // everything shown is as new as the server knows
-let wasCurrent = false; // once, since the page was opened
-let isStale = false; // connected, but the server itself is told nothing
+let silentSince = 0; // the time of the last message or connect
+let isCurrent = false; // the server has nothing newer than the page
+let wasCurrent = false; // at least once since the page was opened
+let isStale = false; // connected, but the server itself receives no changes
 let isOver = false; // signed out
 
 const waitAfter = (times) => RETRY_MS[Math.min(times, RETRY_MS.length) - 1];
 
 const liveElements = () => [...document.querySelectorAll("[data-live][data-live-src][id]")];
 
-/* ---- bringing an element up to date */
+/* ---- refreshing an element */
 
 function stateOf(id) {
   const fresh = {
@@ -56,7 +55,7 @@ function stateOf(id) {
   return elementStates.get(id);
 }
 
-/* What the server brings; of several only the newest is shown. */
+/* Receive a fragment; of several only the newest is shown. */
 function receiveFragment(part) {
   for (const { id, dataset } of liveElements()) {
     if (dataset.liveSrc !== part.src) continue;
@@ -66,13 +65,13 @@ function receiveFragment(part) {
   }
 }
 
-/* What comes while something is not shown yet: a part that builds on it is shown together with it. */
+/* Merge a fragment into one that is not shown yet, if it builds on that one. */
 function mergeFragments(former, part) {
   if (!part.base || part.base !== former?.etag) return part;
   return { ...part, base: former.base, tiles: { ...former.tiles, ...part.tiles } };
 }
 
-/* Have an element fetched from its address. */
+/* Fetch an element from its URL. */
 function requestFetch(id) {
   const state = stateOf(id);
   state.isWanted = true;
@@ -86,7 +85,7 @@ function scheduleRefresh(id, state) {
 
 async function refresh(id, state) {
   state.timer = 0;
-  if (document.hidden) return; // everything is brought when the tab is shown
+  if (document.hidden) return; // the server sends everything when the tab is shown again
   const element = document.getElementById(id);
   if (!element?.dataset.liveSrc || isOver) {
     elementStates.delete(id);
@@ -100,7 +99,7 @@ async function refresh(id, state) {
     state.failures = 0;
   } catch {
     state.failures += 1;
-    state.isWanted = true; // until then this element is old
+    state.isWanted = true; // the element stays out of date until then
   }
   state.endedAt = performance.now();
   state.gap = state.failures
@@ -111,7 +110,7 @@ async function refresh(id, state) {
 }
 
 async function fetchInto(element, state) {
-  const src = element.dataset.liveSrc; // the element may show something else by the time of the answer
+  const src = element.dataset.liveSrc; // the element may have another URL when the answer comes
   state.isWanted = false;
   const headers = { "X-Live": "1" };
   if (state.etag && state.src === src) headers["If-None-Match"] = state.etag;
@@ -126,22 +125,22 @@ async function fetchInto(element, state) {
   if (response.status === 304 || response.status === 204) return undefined;
   if (!response.ok) throw new Error(response.status);
   const html = await response.text();
-  state.coming ??= { src, html, etag: response.headers.get("ETag") ?? "" }; // what was brought meanwhile is no older
+  state.coming ??= { src, html, etag: response.headers.get("ETag") ?? "" }; // a fragment that came meanwhile is as new
   return applyFragment(element.id, state);
 }
 
-const TILE_PLACEHOLDER = /<(\w+) id="([^"]+)" data-unchanged><\/\1>/g; // of a tile, which is brought with it or is as it was
+const TILE_PLACEHOLDER = /<(\w+) id="([^"]+)" data-unchanged><\/\1>/g; // stands for a tile that came along or is unchanged
 
 async function applyFragment(id, state) {
   const { src, etag, base, html, tiles } = state.coming;
   state.coming = null;
   state.isWanted = false;
   const element = document.getElementById(id);
-  if (element?.dataset.liveSrc !== src) return; // moved on meanwhile
+  if (element?.dataset.liveSrc !== src) return; // it shows something else meanwhile
   const shown = state.src === src ? state.etag : "";
   if (etag && shown === etag) return;
-  state.etag = ""; // until it is shown, nobody knows what is
-  if (base && shown !== base) return reconnect(); // and be brought all of it
+  state.etag = ""; // unknown until the swap is complete
+  if (base && shown !== base) return reconnect(); // to receive the whole fragment
   const text = html.replace(TILE_PLACEHOLDER, (place, _, tile) => tiles?.[tile] ?? place);
   await htmx.swap({ text, target: element, sourceElement: element, swap: "outerMorph", isLive: true });
   state.src = src;
@@ -150,21 +149,19 @@ async function applyFragment(id, state) {
   document.getElementById(id)?.dispatchEvent(new CustomEvent("live:refreshed", { bubbles: true }));
 }
 
-/* What an element shows is not there any more. It stays, as the last that was seen of it, until it comes back. */
+/* Mark an element whose object was deleted. It keeps the last state until the object comes back. */
 function markGone(element, state) {
   state.etag = "";
   element.setAttribute("data-gone", "");
 }
 
-/* ---- what stays as the reader left it */
+/* ---- what survives a refresh */
 
 htmx.registerExtension("grove-keep", {
-  /* Of hundreds of tiles few look different; the others are passed over whole, with what scripts have put on them. */
+  /* Of hundreds of tiles few change; the morph skips the others with everything that scripts put on them. */
   htmx_before_morph_node: (_, { newNode }) => !newNode.hasAttribute("data-unchanged"),
-  htmx_before_morph_attr(element, { attrName }) {
-    if (attrName === "open" && (element.tagName === "DETAILS" || element.tagName === "DIALOG")) return false;
-    return !(element.dataset.keep ?? "").split(" ").includes(attrName);
-  },
+  htmx_before_morph_attr: (element, { attrName }) =>
+    !(attrName === "open" && (element.tagName === "DETAILS" || element.tagName === "DIALOG")),
 });
 
 document.addEventListener("htmx:before:swap", ({ detail }) => {
@@ -176,7 +173,7 @@ document.addEventListener("htmx:before:swap", ({ detail }) => {
   }
 });
 
-/* What is put there by somebody else the server does not know of: nothing that it brings can build on it. */
+/* The server does not know what another script put there, so no fragment can build on it. */
 function discardEtag(target) {
   for (const element of liveElements()) if (target.contains?.(element)) stateOf(element.id).etag = "";
 }
@@ -210,7 +207,7 @@ function address() {
   const url = new URL(document.body.dataset.streamUrl, location.href);
   for (const { id, dataset } of liveElements()) {
     const state = elementStates.get(id);
-    const etag = state?.src === dataset.liveSrc && state.etag ? state.etag : "-"; // another source is another thing
+    const etag = state?.src === dataset.liveSrc && state.etag ? state.etag : "-"; // another URL is another fragment
     url.searchParams.append("show", `${etag} ${dataset.liveSrc} ${dataset.live}`);
   }
   return url;
@@ -223,7 +220,7 @@ function connect() {
   silentSince = Date.now();
   source.addEventListener("open", () => {
     failures = 0;
-    for (const [id, state] of elementStates) if (state.isWanted) scheduleRefresh(id, state); // it failed while nobody answered
+    for (const [id, state] of elementStates) if (state.isWanted) scheduleRefresh(id, state); // it failed while disconnected
     recordHeartbeat();
   });
   source.addEventListener("error", () => {
@@ -237,7 +234,7 @@ function connect() {
     liveElements().forEach((element) => element.dataset.liveSrc === src && markGone(element, stateOf(element.id))),
   );
   listen("current", () => markCurrent(source));
-  listen("stale", () => (isStale = true)); // until everything is current again
+  listen("stale", () => (isStale = true)); // until the next current event
   listen("heartbeat", () => {});
 }
 
@@ -248,7 +245,7 @@ function listen(name, act) {
   });
 }
 
-/* Once what was brought is shown. */
+/* Wait until every received fragment is shown. */
 function markCurrent(speaker) {
   if (source !== speaker) return;
   if ([...elementStates.values()].some((state) => state.coming || state.isBusy)) {
@@ -262,13 +259,13 @@ function markCurrent(speaker) {
 
 function disconnect() {
   isCurrent = false;
-  for (const state of elementStates.values()) state.coming = null; // what is not shown is brought again
+  for (const state of elementStates.values()) state.coming = null; // the server sends it again
   source?.close();
   source = null;
 }
 
-/* Other elements are shown, or from other addresses: the server is to know. The word stays "Live": what changes in
-   between is brought before anything else. */
+/* Tell the server when the page shows other elements or URLs. The indicator stays "Live": the server sends first what has
+   changed in between. */
 function reconnectIfChanged() {
   if (source && describeShown().join("\n") !== connectedTo) reconnect();
 }
@@ -283,7 +280,7 @@ function retryLater() {
   disconnect();
   failures += 1;
   setTimeout(connect, waitAfter(failures));
-  // Whether one is signed out is said to a fetch only.
+  // Only a fetch learns that the session has ended.
   const [first] = liveElements();
   if (first) requestFetch(first.id);
 }
@@ -304,7 +301,7 @@ document.addEventListener("visibilitychange", () => {
   else connect();
   updateIndicator();
 });
-// A page that the browser keeps for going back must not keep a connection.
+// A page in the back/forward cache must not keep a connection.
 addEventListener("pagehide", disconnect);
 addEventListener("pageshow", (event) => event.persisted && connect());
 addEventListener("online", () => {
@@ -315,12 +312,12 @@ addEventListener("online", () => {
 });
 document.addEventListener("htmx:after:swap", () => reconnectIfChanged());
 
-/* ---- what is said of it */
+/* ---- the indicator */
 
 const STATE_TEXTS = {
   live: "Live",
-  gone: "No longer there",
-  stale: "The server hears nothing",
+  gone: "Deleted",
+  stale: "Updates are delayed",
   old: "Cannot refresh",
   new: "Connecting…",
   lost: "Reconnecting…",

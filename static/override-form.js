@@ -1,5 +1,5 @@
-// The form of an override shows what it would do while it is written. The server does all the looking; here is only
-// when it is asked, and where its answer goes. Without this script the form works, and tells the same after saving.
+// Shows the effect of an override while the user fills in the form. The server checks; this script decides when to ask and
+// where to put the answer. Without it the form still works, and shows the same after saving.
 (() => {
   "use strict";
   const sheet = document.getElementById("override");
@@ -57,7 +57,7 @@
       panel.removeAttribute("aria-busy");
       const note = Object.assign(document.createElement("p"), {
         className: "grove-problem",
-        textContent: "What it would do cannot be shown now; saving checks it all the same.",
+        textContent: "The check is not available now. Saving runs it as well.",
       });
       panel.replaceChildren(note);
     }

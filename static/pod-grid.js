@@ -1,19 +1,19 @@
-/* The picture of a workload under pointer and keys.
+/* The pod grid of a workload with pointer and keyboard.
 
-   Cells are links to the same page with one pod in full, which is all there is without scripts. Here the whole picture
-   is one stop of the tab key (`rove`). What a pod is doing is shown beside its cell while it has focus or the pointer;
-   Enter or a click pins that until Escape.
+   Cells are links to the same page with the details of one pod; without scripts that is all. With scripts the grid is one
+   tab stop (`createRovingFocus`). A popover shows the details of the pod that has focus or the pointer; Enter or a click
+   pins it until Escape.
 
-   The invariant: nothing is kept here that the page does not say; after each refresh it is read off the page again. */
+   The invariant: this script keeps no state that the page does not show; it reads the page again after each refresh. */
 
 import { age } from "./relative-time.js";
 import { createRovingFocus } from "./roving-focus.js";
 
-const SLOW_MS = 120; // a pointer that only passes by asks nothing
+const SLOW_MS = 120; // a pointer that only passes by causes no request
 const popover = document.getElementById("pod-popover");
-const answers = new Map(); // by name of the pod: what the server last said, for a moment
+const answers = new Map(); // the last answers of the server, by pod name
 const KNOWN_MS = 2_000;
-let shownPod = ""; // the pod that is shown
+let shownPod = ""; // the name of the pod in the popover
 let pinned = false;
 let timer = 0;
 let asking = null;
@@ -29,7 +29,7 @@ document.addEventListener("keydown", (event) => {
   event.preventDefault();
 });
 
-/* ---- what a pod is doing, beside its cell */
+/* ---- the popover */
 
 function showPod(cell) {
   clearTimeout(timer);
@@ -64,7 +64,7 @@ async function fetchPod(pod) {
 }
 
 function renderPopover(html) {
-  popover.innerHTML = html; // the server's own fragment, escaped there
+  popover.innerHTML = html; // rendered and escaped by the server
   popover.dataset.pod = shownPod;
   for (const time of popover.querySelectorAll("time[data-age]"))
     time.textContent = age((Date.now() - Date.parse(time.dateTime)) / 1000);
@@ -94,10 +94,10 @@ function hidePopover() {
   for (const cell of document.querySelectorAll("a.cell[aria-current]")) cell.removeAttribute("aria-current");
 }
 
-/* What is pinned stands in the address, so that it can be sent to somebody. */
+/* The URL names the pinned pod, so that users can share it. */
 function pin(isPinned) {
   pinned = isPinned;
-  // Who hears the page is told the label of a cell anyway; the rest is read out when it is asked for.
+  // Screen readers announce the label of a cell anyway; the details only when pinned.
   popover.ariaLive = pinned ? "polite" : "off";
   const url = new URL(location.href);
   if (pinned) url.searchParams.set("pod", shownPod);
@@ -140,7 +140,7 @@ document.addEventListener("click", (event) => {
   showPod(cell);
 });
 
-/* ---- while the picture changes */
+/* ---- after a refresh */
 
 document.addEventListener("live:refreshed", (event) => {
   if (event.target.id !== "picture") return;

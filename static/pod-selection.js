@@ -1,10 +1,10 @@
-/* Pods that are being chosen, under pointer and keys, while the picture of them goes on living.
+/* The selection of pods with pointer and keyboard, while the grid stays live.
 
-   Each cell that may be deleted is a box to tick; links choose the boxes of a replica, node or component, and without
-   scripts do so by loading the page anew. The whole picture is one stop of the tab key, as on the page of the workload.
+   Each cell that can be deleted is a checkbox; links select the checkboxes of a replica, node or component, and without
+   scripts do so by loading the page. The grid is one tab stop, as on the page of the workload.
 
-   The invariant: what is counted is what would be sent. After each refresh the boxes are ticked again that were; those
-   that are there no more are dropped, and that is said. */
+   The invariant: the button counts exactly the pods that the form would send. After each refresh the script restores the
+   selection; it drops pods that are gone, and says so. */
 
 import { createRovingFocus } from "./roving-focus.js";
 
@@ -43,7 +43,7 @@ function readSelection() {
   updateCounts();
 }
 
-/* The boxes that a link is for: of a component by name, of all, or of the group that it stands in. */
+/* The checkboxes of a link: those of a component, of its tile, or all. */
 function boxesOf(link) {
   const name = link.dataset.selectAll;
   const group = link.closest("[data-tile]");
@@ -51,7 +51,7 @@ function boxesOf(link) {
   return name ? boxes().filter((box) => box.dataset.components.split(" ").includes(name)) : boxes();
 }
 
-/* One event however many boxes: what they would do is asked once. */
+/* One event for all checkboxes, so that one request computes the preview. */
 function setSelected(these, isChosen) {
   for (const box of these) box.checked = isChosen;
   readSelection();
@@ -71,11 +71,11 @@ document.addEventListener("change", (event) => {
   if (event.target.name === "pod") readSelection();
 });
 
-/* Another view of the same pods: the element is fetched from another address, what is chosen stays. */
+/* Fetch another view of the same pods; the selection stays. */
 async function switchView(link) {
   const src = new URL(section().dataset.liveSrc, location.href);
   src.search = link.dataset.groupBy ? `?by=${link.dataset.groupBy}` : "";
-  // Who is signed out is sent to another page, which is no view of pods: then the link is followed like any other.
+  // A redirect means that the session has ended: follow the link then.
   const response = await fetch(src, { headers: { "X-Live": "1" }, redirect: "manual" });
   if (!response.ok) return location.assign(link.href);
   await htmx.swap({ text: await response.text(), target: section(), sourceElement: section(), swap: "outerMorph" });
@@ -83,7 +83,7 @@ async function switchView(link) {
   return restoreSelection();
 }
 
-/* Tick again what was ticked, and drop what cannot be chosen any more. */
+/* Restore the selection, and drop pods that can no longer be selected. */
 function restoreSelection() {
   const there = new Map(boxes().map((box) => [box.value, box]));
   for (const [value, box] of there) box.checked = selected.has(value);
@@ -92,7 +92,7 @@ function restoreSelection() {
   roving.restoreFocus();
   if (!gone.length) return;
   const few = gone.slice(0, 3).join(", ");
-  droppedNotice.textContent = `Not selected any more, for it is gone, on its way out or up to date: ${few}${gone.length > 3 ? ` and ${gone.length - 3} more` : ""}.`;
+  droppedNotice.textContent = `No longer selected (gone, terminating or up to date): ${few}${gone.length > 3 ? ` and ${gone.length - 3} more` : ""}.`;
   droppedNotice.hidden = false;
   form.dispatchEvent(new Event("change", { bubbles: true }));
 }

@@ -1,4 +1,4 @@
-/* How long ago something was, in the same words as the server's: see rollouts/web/text.py. */
+/* How long ago something was, in the same format as rollouts/web/text.py. */
 
 export function age(seconds) {
   const whole = Math.max(0, Math.floor(seconds));

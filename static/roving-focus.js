@@ -1,17 +1,17 @@
-/* Cells as one stop of the tab key, for the picture of a workload and for the pods that are chosen from one.
+/* Roving focus: makes the cells of a pod grid one tab stop.
 
-   Arrows move to the nearest cell that way, Home and End to the first and last of a replica, Page Up and Down between
-   replicas. Cells come and go while somebody moves: focus goes to what took the place.
+   Arrow keys move to the nearest cell in that direction, Home and End to the first and last cell of a replica, Page Up and
+   Down between replicas. When the focused cell disappears, the cell that takes its place gets the focus.
 
      const roving = createRovingFocus(() => document.getElementById("picture"), "a.cell");
      roving.restoreFocus(); // after the cells have been replaced
 
-   The invariant: of the cells there are, exactly one can be reached by the tab key. */
+   The invariant: exactly one cell is reachable with the Tab key. */
 
 const KEYS = new Set(["ArrowLeft", "ArrowRight", "ArrowUp", "ArrowDown", "Home", "End", "PageUp", "PageDown"]);
 
 export function createRovingFocus(root, selector) {
-  let place = 0; // where the cell with the tab stop is, should it vanish
+  let place = 0; // the index of the cell with the tab stop, in case it disappears
   let lastId = "";
   let lostFocus = false;
   const cells = () => [...(root()?.querySelectorAll(selector) ?? [])];
@@ -59,7 +59,7 @@ export function createRovingFocus(root, selector) {
     if (cell) setTabStop(cell);
   });
   document.addEventListener("focusout", (event) => {
-    // A cell that is taken out of the page gives its focus to nobody.
+    // Removing a cell from the page loses the focus.
     if (event.target.matches?.(selector) && !event.relatedTarget) lostFocus = true;
   });
   document.addEventListener("pointerdown", () => {
@@ -89,7 +89,7 @@ function findTarget(all, from, key) {
   return findNearestInNextRow(from, all, key === "ArrowDown" ? 1 : -1);
 }
 
-/* The next row that way, and in it the cell that is nearest: rows are what the eye sees, whatever holds them. */
+/* The nearest cell in the next visible row of that direction, whichever element contains it. */
 function findNearestInNextRow(from, all, direction) {
   const here = from.getBoundingClientRect();
   let best = null;

@@ -1,4 +1,4 @@
-/* The theme: the system's, light or dark. Kept in a cookie, so that the server renders it and no page flashes. */
+/* The theme: that of the system, light or dark. A cookie keeps it, so that the server renders it and pages do not flash. */
 
 const NEXT = { "": "dark", dark: "light", light: "" };
 const NAMES = { "": "the system's", dark: "dark", light: "light" };

@@ -46,7 +46,7 @@ from rollouts.cluster import (
     kubeconfig,
 )
 from rollouts.cluster.resources import NODES, PODGANGS, PODS, ResourcePath
-from rollouts.engine.model.names import GANG
+from rollouts.engine.model import names
 from rollouts.engine.scheduling.constraints import parse_constraints
 from rollouts.engine.scheduling.placement import Demand, GangState, NodeCapacity, PodGroupState, WaitingPod, schedule
 from rollouts.engine.scheduling.resources import compute_requests
@@ -351,7 +351,7 @@ class StandIn:
             self._tell_why(key, why)
 
     def _gang_of(self, key: NamespacedName) -> NamespacedName | None:
-        label = (self._pods[key]["metadata"].get("labels") or {}).get(GANG)
+        label = (self._pods[key]["metadata"].get("labels") or {}).get(names.GANG)
         return self._listing.get(key) or ((key[0], label) if label else None)
 
     def _survey_gang(self, gang: NamespacedName) -> GangState:

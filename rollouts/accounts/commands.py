@@ -4,9 +4,12 @@ A command has one name everywhere: it is the codename of its permission and the 
 and on pages. `permissions` decides who may give a command; `services` execute it.
 """
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from rollouts.manifests.workload_ref import WorkloadRef
+
+__all__ = ["COMMANDS", "Command", "WorkloadRef"]
 
 
 class Command(StrEnum):
@@ -47,20 +50,3 @@ class Command(StrEnum):
 
 
 COMMANDS: Final = {command.value: command for command in Command}
-
-
-@dataclass(frozen=True, slots=True)
-class WorkloadRef:
-    """A workload by name. An empty name means the whole namespace, an empty namespace the whole cluster."""
-
-    cluster: str = ""
-    namespace: str = ""
-    name: str = ""
-
-    @property
-    def key(self) -> str:
-        """The key of the workload in the queue, the feed and the logs."""
-        return f"{self.cluster}/{self.namespace}/{self.name}"
-
-    def __str__(self) -> str:
-        return "/".join(part for part in (self.cluster, self.namespace, self.name) if part)

@@ -13,32 +13,22 @@ import threading
 import time
 from hashlib import sha256
 from ipaddress import ip_address, ip_network
+from pathlib import Path
 from typing import Final
 
 from redis import RedisError
 
 from grove_ui.environment import Rate
 from rollouts.runtime.connections import redis_client
+from rollouts.telemetry.outage_log import OutageLog
 
 logger = logging.getLogger(__name__)
 
 _IPV6: Final = 6
 _PREFIX: Final = "grove:rate:"
-# A key holds the time at which its bucket will be full again. Each request moves that time by period / count. If it
-# would then lie more than a period ahead, the bucket is empty: the script returns how many milliseconds to wait.
-_SCRIPT: Final = """
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local period, count, taken = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local full = math.max(tonumber(redis.call('GET', KEYS[1]) or '0'), now) + taken * period / count
-if full - period > now then return math.ceil(full - period - now) end
-if full > now then redis.call('SET', KEYS[1], string.format('%.0f', full), 'PX', math.ceil(full - now))
-else redis.call('DEL', KEYS[1]) end
-return 0
-"""
+_SCRIPT: Final = Path(__file__).with_suffix(".lua").read_text()
 
-# Set while Redis is down, so that the warning is logged once and not with every request.
-_redis_is_down = threading.Event()
+_redis_outage: Final = OutageLog(logger, "Redis is down; each web process counts requests for itself (%s)")
 # With more buckets a process drops those that were used longest ago.
 _MAX_LOCAL_BUCKETS: Final = 10_000
 
@@ -99,9 +89,7 @@ def _update_bucket(bucket: str, rate: Rate | None, *, taken: int) -> float:
             _SCRIPT, 1, _PREFIX + bucket, str(rate.seconds * 1000), str(rate.count), str(taken)
         )
     except RedisError as error:
-        if not _redis_is_down.is_set():
-            logger.warning("Redis is down; each web process counts requests for itself (%s)", type(error).__name__)
-        _redis_is_down.set()
+        _redis_outage.failed(error)
         return _local_buckets.update(bucket, rate, taken)
-    _redis_is_down.clear()
+    _redis_outage.succeeded()
     return int(milliseconds) / 1000

@@ -1,9 +1,8 @@
-"""The admin site, under /admin/: what a platform team looks after from day to day. A module for each subject.
+"""The admin site, under /admin/, for the daily work of a platform team. A module for each subject.
 
-Everything here reads the tables, and changes only what people decide: overrides, accounts, grants and Pod Security
-levels. Each change goes through a service or is put on record by `audited_admin`; mirror, history and audit cannot be
-changed at all. Whoever may enter is decided by `permissions.may_administer`, what they may do by the same permissions
-as everywhere.
+It shows all tables, and changes only overrides, accounts, grants, tokens and Pod Security levels. A service or
+`audited_admin` records each change; mirror, history and audit are read-only. `permissions.may_administer` decides who
+may open the site; the usual permissions decide what an account may do there.
 """
 
 from rollouts.admin import accounts, audit, clusters, grants, history, mirror, overrides, pod_security, tokens

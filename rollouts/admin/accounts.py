@@ -1,7 +1,7 @@
-"""Users and groups. Roles are groups that this version defines: who is in them is chosen here, what they may is not.
+"""Users and groups. Roles are groups with fixed permissions; an administrator only chooses their members.
 
-Nobody can lock themselves out here, and nobody changes an account or a group that has, or would get, more than they
-have (`rollouts.accounts.account_rights`).
+No account can lock itself out here, and no account can change an account or a group that has, or would get, more
+permissions than its own (`rollouts.accounts.account_rights`).
 """
 
 from typing import Any, ClassVar
@@ -38,42 +38,42 @@ from rollouts.services.passwords import password_set_by_admin, revoke_all_access
 
 Shown = str | SafeString
 
-# What groups are composed of: the commands, and seeing.
+# The permissions that a group can have, beside viewing workloads.
 _OTHER_PERMISSIONS = (COMMAND_ANYWHERE, APPLY_PRIVILEGED)
 _CODENAMES = (*(command.value for command in Command), *(one.partition(".")[2] for one in _OTHER_PERMISSIONS))
 
 
 class _Identities(TabularInline):
-    """By which identity providers somebody comes."""
+    """The identities of a single sign-on account."""
 
     model = OidcIdentity
     extra = 0
     fields = readonly_fields = ("issuer", "subject", "created")
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """As for the page that it is on."""
+        """Allow it: the page of the account checks the permission."""
         return True
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Only signing in makes one."""
+        """Refuse it: only a sign-in creates an identity."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody."""
+        """Refuse it."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whoever may change the account may cut the link."""
+        """Allow removing the link: the page of the account checks the permission."""
         return True
 
 
 class _UserForm(UserChangeForm):
-    """An account; the actor puts it only into groups that give no more than the actor has."""
+    """An account; the actor can add it only to groups whose permissions the actor has."""
 
     actor: ClassVar[User]  # set by `UserAdmin.get_form`
 
     def clean_groups(self) -> Any:
-        """Refuse groups that give more than the actor has."""
+        """Refuse groups with permissions that the actor lacks."""
         chosen = self.cleaned_data["groups"]
         if sentence := find_missing(self.actor, rights_of_groups(chosen)):
             raise ValidationError(sentence)
@@ -100,17 +100,17 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin):  # type: ignore[type-arg, misc]
     filter_horizontal = ()
     fieldsets = (
         ("Account", {"fields": ("username", "password_link", "first_name", "last_name", "email")}),
-        ("What it may do", {"fields": ("is_active", "groups", "is_staff", "is_superuser")}),
+        ("Permissions", {"fields": ("is_active", "groups", "is_staff", "is_superuser")}),
         ("Times", {"fields": ("last_login", "date_joined")}),
     )
     readonly_fields = ("password_link", "last_login", "date_joined")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Bring the groups along."""
+        """Prefetch the groups."""
         return super().get_queryset(request).prefetch_related("groups")
 
     def describe_row(self, row: User) -> dict[str, Any]:
-        """Return what an entry tells of an account."""
+        """Return the values of an account for the audit."""
         return {
             "username": row.username,
             "name": row.get_full_name(),
@@ -124,13 +124,13 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin):  # type: ignore[type-arg, misc]
         }
 
     def get_inlines(self, request: HttpRequest, obj: User | None) -> Any:
-        """Show identities only to those who come by single sign-on."""
+        """Show identities only for single sign-on accounts."""
         if obj is None:
             return ()
         return self.inlines if obj.identities.exists() else (GrantsOfUser,)
 
     def get_readonly_fields(self, request: HttpRequest, obj: User | None = None) -> Any:
-        """Keep people from locking themselves out, and from making themselves more than they are."""
+        """Keep accounts from locking themselves out and from raising their own permissions."""
         fields = [*super().get_readonly_fields(request, obj)]
         if obj is not None and obj == request.user:
             fields += ["is_active", "groups", "is_staff", "is_superuser"]
@@ -139,26 +139,26 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin):  # type: ignore[type-arg, misc]
         return fields
 
     def get_form(self, request: HttpRequest, obj: User | None = None, change: bool = False, **kwargs: Any) -> Any:
-        """Tell the form who changes the account."""
+        """Give the form the account that makes the change."""
         form: Any = super().get_form(request, obj, change=change, **kwargs)
         form.actor = request.user
         return form
 
     def has_change_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
-        """Leave those alone who have more."""
+        """Refuse changes of an account with more permissions."""
         return super().has_change_permission(request, obj) and _may_change_user(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: User | None = None) -> bool:
-        """Leave those alone who have more, and nobody deletes themselves."""
+        """Refuse deletion of an account with more permissions, and of one's own account."""
         return super().has_delete_permission(request, obj) and _may_change_user(request, obj) and obj != request.user
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the page that asks before it ends sessions and tokens."""
+        """Add the page that confirms ending sessions and tokens."""
         view = self.admin_site.admin_view(self.end_view)
         return [path("<int:pk>/end/", view, name="rollouts_user_end"), *super().get_urls()]
 
     def end_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Ask, then end all sessions and tokens of an account."""
+        """Confirm, then end all sessions and revoke all tokens of an account."""
         row = User.objects.filter(pk=pk).first()
         if row is None:
             return HttpResponseRedirect(reverse("admin:rollouts_user_changelist"))
@@ -168,26 +168,27 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin):  # type: ignore[type-arg, misc]
                 count = sessions_end(caller_of(request, Source.ADMIN), row)
             except CommandRefused as refusal:
                 raise PermissionDenied(refusal.sentence) from refusal
-            messages.success(request, f"All sessions of {row} are ended; tokens revoked: {count}.")
+            messages.success(request, f"Ended all sessions of {row}. Revoked tokens: {count}.")
             return HttpResponseRedirect(back)
         if not self.has_change_permission(request, row):
             raise PermissionDenied
-        text = f"{row} has to sign in again, and programs that show a token of {row} are refused from then on."
-        return confirmation_page(self, request, Confirmation("End all sessions and tokens?", text, "End them", back))
+        text = f"{row} must sign in again, and programs can no longer use the tokens of {row}."
+        title = "End all sessions and revoke all tokens?"
+        return confirmation_page(self, request, Confirmation(title, text, "End and revoke", back))
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        """Let tokens, grants and calls go with their account: by themselves they are kept, which is not in its way."""
+        """Allow deleting an account with its tokens, grants and calls, which cannot be deleted by themselves."""
         shown, counts, missing, protected = super().get_deleted_objects(objs, request)
         return shown, counts, missing & {self.opts.verbose_name}, protected
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
-        """End what a person had open whose link to the identity provider is cut."""
+        """End the sessions of an account whose link to the identity provider is removed."""
         super().save_formset(request, form, formset, change)
         if formset.model is OidcIdentity and formset.deleted_objects:
             revoke_all_access(form.instance)
 
     def user_change_password(self, request: HttpRequest, id: str, form_url: str = "") -> HttpResponse:  # noqa: A002 (Django's name)
-        """Set the password of an account, which ends their sessions and tokens, and put that on record."""
+        """Set the password of an account, end its sessions, revoke its tokens, and record that."""
         with self.audit_refusals(request, id), transaction.atomic():
             response = super().user_change_password(request, id, form_url)
             if request.method == "POST" and isinstance(response, HttpResponseRedirect):
@@ -195,39 +196,39 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin):  # type: ignore[type-arg, misc]
         return response
 
     def formfield_for_dbfield(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Offer the groups as boxes to tick, and nothing else there."""
+        """Show the groups as checkboxes, without links to add or change groups."""
         field: Any = super().formfield_for_dbfield(db_field, request, **kwargs)
         if db_field.name == "groups":
             field.widget = UnfoldAdminCheckboxSelectMultipleWidget(choices=field.choices)
-            field.help_text = "Roles are what this version says; other groups are composed here."
+            field.help_text = "Roles have fixed permissions. You can create other groups under Groups and roles."
         return field
 
     @admin.display(description="Password")
     def password_link(self, row: User) -> Shown:
-        """Where a password is set; of the one there is, nothing is shown."""
-        words = "Set another one" if row.has_usable_password() else "None; set one"
+        """Return the link to the password form; the password itself is never shown."""
+        words = "Change the password" if row.has_usable_password() else "Set a password (there is none)"
         return format_html('<a class="grove-link" href="../password/">{}</a>', words)
 
     @admin.display(description="Name", ordering="last_name")
     def full_name(self, row: User) -> str:
-        """How they are called."""
+        """Return the full name."""
         return row.get_full_name() or "–"
 
     @admin.display(description="Roles and groups")
     def role_names(self, row: User) -> str:
-        """What they are here."""
+        """Return the names of the groups."""
         return ", ".join(sorted(group.name for group in row.groups.all())) or "–"
 
-    @admin.display(description="Standing", ordering="is_active")
+    @admin.display(description="State", ordering="is_active")
     def standing(self, row: User) -> Shown:
-        """Whether they may sign in."""
+        """Show whether the account can sign in."""
         if not row.is_active:
-            return show_pill("may not sign in", "warn")
+            return show_pill("disabled", "warn")
         return show_pill("superuser", "info") if row.is_superuser else show_pill("active", "good")
 
-    @admin.display(description="Signed in", ordering="last_login")
+    @admin.display(description="Last sign-in", ordering="last_login")
     def signed_in(self, row: User) -> Shown:
-        """When they last came."""
+        """Show the time of the last sign-in."""
         return show_time(row.last_login)
 
 
@@ -237,7 +238,7 @@ class _PermissionField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg
 
 
 class _GroupForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A group that gives only what who composes it has."""
+    """A group; the actor can give it only permissions that the actor has."""
 
     actor: ClassVar[User]  # set by `GroupAdmin.get_form`
 
@@ -252,7 +253,7 @@ class _GroupForm(forms.ModelForm):  # type: ignore[type-arg]
 
 @admin.register(Group, site=site)
 class GroupAdmin(AuditedAdmin):
-    """Groups, of which the roles are three."""
+    """Groups; three of them are roles."""
 
     list_display = ("name", "kind", "member_count")
     search_fields = ("name",)
@@ -262,12 +263,12 @@ class GroupAdmin(AuditedAdmin):
     readonly_fields = ("kind",)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Count the members along."""
+        """Annotate the number of members."""
         rows: QuerySet[Any] = super().get_queryset(request).annotate(members=Count("user"))
         return rows
 
     def describe_row(self, row: Group) -> dict[str, Any]:
-        """Return what an entry tells of a group."""
+        """Return the values of a group for the audit."""
         return {
             "name": row.name,
             "permissions": sorted(row.permissions.values_list("codename", flat=True)),
@@ -275,52 +276,54 @@ class GroupAdmin(AuditedAdmin):
         }
 
     def get_fields(self, request: HttpRequest, obj: Group | None = None) -> Any:
-        """Of a role, show what it may as text."""
+        """Show the permissions of a role as text."""
         return ("name", "kind", "may") if obj and obj.name in ROLES else ("name", "permissions")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Group | None = None) -> Any:
-        """A role is what this version says."""
+        """Make all fields of a role read-only."""
         return ("name", "kind", "may") if obj and obj.name in ROLES else ()
 
     def get_form(self, request: HttpRequest, obj: Group | None = None, change: bool = False, **kwargs: Any) -> Any:
-        """Tell the form who composes the group."""
+        """Give the form the account that makes the change."""
         form: Any = super().get_form(request, obj, change, **kwargs)
         form.actor = request.user
         return form
 
     def has_change_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
-        """Leave groups alone that give more, or have members who have more."""
+        """Refuse changes of a group that has more permissions, or a member with more permissions."""
         return super().has_change_permission(request, obj) and _may_change_group(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: Group | None = None) -> bool:
-        """Leave groups alone as for a change; a role would come back with the next migration."""
+        """Refuse deletion as for a change, and of roles, which the next migration would create again."""
         may = super().has_delete_permission(request, obj) and not (obj and obj.name in ROLES)
         return may and _may_change_group(request, obj)
 
     def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Offer what means something here, as boxes to tick."""
+        """Show the permissions that Grove UI uses as checkboxes."""
         rollouts = Permission.objects.filter(content_type__app_label="rollouts").order_by("codename")
         means = rollouts.filter(codename__in=_CODENAMES) | rollouts.filter(codename="view_workload")
-        return _PermissionField(means, required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget(), label="May")
+        return _PermissionField(
+            means, required=False, widget=UnfoldAdminCheckboxSelectMultipleWidget(), label="Permissions"
+        )
 
     @admin.display(description="Kind")
     def kind(self, row: Group) -> Shown:
-        """Whether it is a role."""
+        """Show whether it is a role."""
         return show_pill("role", "info") if row.name in ROLES else "group"
 
-    @admin.display(description="May")
+    @admin.display(description="Permissions")
     def may(self, row: Group) -> str:
-        """What its members may."""
+        """Return the permissions of its members."""
         return ", ".join(row.permissions.order_by("codename").values_list("codename", flat=True))
 
     @admin.display(description="Members", ordering="members")
     def member_count(self, row: Any) -> int:
-        """How many are in it."""
+        """Return the number of members."""
         return int(row.members)
 
 
 def _may_change_user(request: HttpRequest, row: User | None) -> bool:
-    return row is None or not find_missing(request.user, rights_of(row))  # type: ignore[arg-type]  # no strangers here
+    return row is None or not find_missing(request.user, rights_of(row))  # type: ignore[arg-type]  # signed in
 
 
 def _may_change_group(request: HttpRequest, row: Group | None) -> bool:

@@ -1,8 +1,8 @@
-"""Changes of accounts made in the admin site, put on record with what was before and after.
+"""Changes of accounts in the admin site, recorded in the audit with the values before and after.
 
-For tables that no service stands behind, because Django's own forms are all there is to them. The change and its entry
-are one transaction, which Django opens around every form that is sent. The invariant: no entry holds a password, not
-even its hash; it says that one was set.
+For tables without a service, because Django's own forms do all the work. The change and its audit entry are one
+transaction, which Django opens around every submitted form. The invariant: no entry contains a password or its hash; an
+entry only says that a password was set.
 """
 
 from collections.abc import Iterator, Sequence
@@ -24,57 +24,57 @@ _VALUE_BEFORE: Final = "_recorded_before"
 
 
 class AuditedAdmin(BaseAdmin):
-    """A table that needs a permission, that of accounts unless it names another; every change is on record."""
+    """A table that needs a permission, `change_account` by default; every change is recorded."""
 
-    actions = None  # what is deleted is looked at first
+    actions = None  # no deletion from the list: the page of a row shows what is deleted
     command: ClassVar[Command] = Command.CHANGE_ACCOUNT
 
     def describe_row(self, row: Any) -> dict[str, Any]:
-        """Return what an entry tells of a row."""
+        """Return the values of a row for the audit."""
         raise NotImplementedError
 
     def place_of(self, row: Any) -> WorkloadRef:
-        """Return what an entry is about."""
+        """Return the target of an audit entry."""
         return WorkloadRef(name=str(row))
 
     def _may(self, request: HttpRequest) -> bool:
         return permissions.find_refusal(request.user, self.command) is None
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Whether somebody has the permission."""
+        """Return whether the account has the permission."""
         return self._may(request)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether somebody has the permission."""
+        """Return whether the account has the permission."""
         return self._may(request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Whether somebody has the permission."""
+        """Return whether the account has the permission."""
         return self._may(request)
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether somebody has the permission."""
+        """Return whether the account has the permission."""
         return self._may(request)
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether somebody has the permission."""
+        """Return whether the account has the permission."""
         return self._may(request)
 
     def changeform_view(
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
     ) -> Any:
-        """Show or save a row; what is refused is on record."""
+        """Show or save a row, and record refusals."""
         with self.audit_refusals(request, object_id):
             return super().changeform_view(request, object_id, form_url, extra_context)
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> Any:
-        """Delete a row; what is refused is on record."""
+        """Delete a row, and record refusals."""
         with self.audit_refusals(request, object_id):
             return super().delete_view(request, object_id, extra_context)
 
     @contextmanager
     def audit_refusals(self, request: HttpRequest, object_id: str | None) -> Iterator[None]:
-        """Put a refused change on record. To look at a page is no attempt."""
+        """Record a refused change; opening a page is not recorded."""
         try:
             yield
         except PermissionDenied:
@@ -86,12 +86,12 @@ class AuditedAdmin(BaseAdmin):
             raise
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Note what was before; what comes after is only known with the related rows."""
+        """Keep the values before the change; those after it need the related rows."""
         setattr(request, _VALUE_BEFORE, self.describe_row(self._read(obj.pk)) if change else None)
         super().save_model(request, obj, form, change)
 
     def save_related(self, request: HttpRequest, form: Any, formsets: Sequence[Any], change: bool) -> None:
-        """Save groups, permissions and grants, and put the change on record."""
+        """Save groups, permissions and grants, and record the change."""
         row = form.instance
         with audited_command(caller_of(request, Source.ADMIN), self.command, self.place_of(row)) as audited:
             super().save_related(request, form, formsets, change)
@@ -100,7 +100,7 @@ class AuditedAdmin(BaseAdmin):
                 audited.done(before=before, after=after, detail=self._detail("Changed" if change else "Created", row))
 
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
-        """Note who granted a namespace."""
+        """Set the author of new grants."""
         for row in formset.save(commit=False):
             if isinstance(row, NamespaceGrant) and row._state.adding:  # noqa: SLF001 (public in all but name)
                 row.author_id = request.user.pk
@@ -110,7 +110,7 @@ class AuditedAdmin(BaseAdmin):
         formset.save_m2m()
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
-        """Delete a row and put it on record."""
+        """Delete a row, and record that."""
         with audited_command(caller_of(request, Source.ADMIN), self.command, self.place_of(obj)) as audited:
             before = self.describe_row(obj)
             super().delete_model(request, obj)
@@ -124,5 +124,5 @@ class AuditedAdmin(BaseAdmin):
 
 
 def describe_grants(rows: QuerySet[NamespaceGrant]) -> list[str]:
-    """Return grants as entries tell them."""
+    """Return grants as text for the audit."""
     return sorted(str(row) for row in rows)

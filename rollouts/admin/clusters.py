@@ -1,4 +1,4 @@
-"""Clusters: how we stand with each, and a test of the connection that says what is in the way."""
+"""Clusters: the state of each connection, and a connection test that names what is wrong."""
 
 from typing import Any
 
@@ -47,12 +47,12 @@ class ClusterAdmin(ReadOnlyAdmin):
     change_form_template = "admin/cluster_page.html"
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the test."""
+        """Add the connection test."""
         view = self.admin_site.admin_view(self.test_view)
         return [path("<int:pk>/test/", view, name="rollouts_cluster_test"), *super().get_urls()]
 
     def test_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Ask the cluster, and show the answers."""
+        """Run the connection test, and show its results."""
         row = get_object_or_404(Cluster, pk=pk)
         back = reverse("admin:rollouts_cluster_change", args=[pk])
         if request.method != "POST":
@@ -75,26 +75,26 @@ class ClusterAdmin(ReadOnlyAdmin):
     def change_view(
         self, request: HttpRequest, object_id: str, form_url: str = "", extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        """Show the cluster, with the test for those who may."""
+        """Show the cluster; show the test only to accounts with the permission."""
         may = permissions.find_refusal(request.user, Command.TEST_CLUSTER) is None
         return super().change_view(request, object_id, form_url, {**(extra_context or {}), "may_test": may})
 
     @admin.display(description="State", ordering="trouble_code")
     def state(self, row: Cluster) -> Shown:
-        """How we stand."""
+        """Show the state of the connection."""
         return show_cluster_state(row)
 
-    @admin.display(description="Last heard", ordering="heard_at")
+    @admin.display(description="Last contact", ordering="heard_at")
     def heard(self, row: Cluster) -> Shown:
-        """When it last said anything."""
+        """Show when the watcher last received anything from it."""
         return show_time(row.heard_at)
 
-    @admin.display(description="In trouble since")
+    @admin.display(description="Problem since")
     def since(self, row: Cluster) -> Shown:
-        """Since when something is wrong."""
+        """Show when the present problem began."""
         return show_time(row.trouble_since)
 
     @admin.display(description="Identity")
     def identity_text(self, row: Cluster) -> Shown:
-        """What tells it from another cluster of that name."""
+        """Show the uid that distinguishes it from another cluster of this name."""
         return show_mono(row.identity)

@@ -1,4 +1,4 @@
-"""Pages that ask before something is done that cannot be undone; what is done is done by a form, never by a link."""
+"""Confirmation pages for actions that cannot be undone. A form performs the action, never a link."""
 
 from dataclasses import dataclass
 
@@ -10,15 +10,15 @@ from rollouts.admin.model_admin import BaseAdmin
 
 @dataclass(frozen=True, slots=True)
 class Confirmation:
-    """What is asked."""
+    """The content of a confirmation page."""
 
     title: str
     text: str  # what will happen
     verb: str  # of the button
-    back: str  # where those go who do not
+    back: str  # URL of the link that cancels
 
 
 def confirmation_page(table: BaseAdmin, request: HttpRequest, question: Confirmation) -> TemplateResponse:
-    """Show the page that asks."""
+    """Render a confirmation page."""
     context = {**table.admin_site.each_context(request), "opts": table.opts, "title": question.title}
     return TemplateResponse(request, "admin/confirm.html", {**context, "question": question})

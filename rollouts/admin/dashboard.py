@@ -1,6 +1,6 @@
-"""The first page of the admin site: what an administrator should know before doing anything.
+"""The first page of the admin site: overrides in force with their ends, clusters, and the last commands.
 
-Which overrides are in force and when they end, how the clusters are, and what was commanded last. Three queries.
+It needs three queries.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""Filters of lists that Django and the theme do not have."""
+"""List filters that Django and the theme lack."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -15,7 +15,7 @@ MAX_CHOICES = 200
 
 
 class PlainForm(forms.Form):
-    """One choice as a plain list, which every keyboard and reader knows."""
+    """One choice as a native select element, which keyboards and screen readers support."""
 
     def __init__(self, name: str, label: str, choices: Any, *args: Any, multiple: bool = False, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -25,15 +25,15 @@ class PlainForm(forms.Form):
 
 
 class RelatedFilter(RelatedDropdownFilter):
-    """One of the rows that others refer to."""
+    """A filter by a related row."""
 
     form_class = PlainForm  # type: ignore[assignment]
 
 
 class ValueFilter(admin.FieldListFilter):
-    """One of the values that a column has, chosen from a list; with a great many, the first of them."""
+    """A filter by one of the values of a column, at most `MAX_CHOICES`."""
 
-    # What can be chosen, where that is known; a long table need not be searched for it then.
+    # The possible values, where they are known; this saves a query over a long table.
     fixed: ClassVar[tuple[str, ...]] = ()
     template = "unfold/filters/filters_field.html"
     form_class = PlainForm
@@ -58,19 +58,19 @@ class ValueFilter(admin.FieldListFilter):
         return [value for value in values[:MAX_CHOICES] if value]
 
     def expected_parameters(self) -> list[str | None]:
-        """The parameters of the address that belong to this filter."""
+        """Return the query parameters of this filter."""
         return [self.lookup_kwarg]
 
     def has_output(self) -> bool:
-        """Whether there is anything to choose."""
+        """Return whether there is a choice."""
         return bool(self._chosen) or len(self._values) > 1
 
     def queryset(self, request: HttpRequest, queryset: Any) -> Any:
-        """Keep the rows that have the value."""
+        """Return the rows with the chosen value."""
         return queryset.filter(**{self.lookup_kwarg: self._chosen}) if self._chosen else queryset
 
     def choices(self, changelist: ChangeList) -> Iterator[Any]:
-        """Yield the one form that the theme renders."""
+        """Yield the form that the theme renders."""
         known = dict.fromkeys([*self._values, *([self._chosen] if self._chosen else [])])
         yield {
             "form": self.form_class(

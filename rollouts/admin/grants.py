@@ -1,4 +1,4 @@
-"""Where people may command: grants of namespaces, on the pages of users and groups and in a list of their own."""
+"""Namespace grants: on the pages of users and groups, and in a list of their own."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar
@@ -25,18 +25,18 @@ Shown = str | SafeString
 
 
 def make_cluster_field() -> forms.ChoiceField:
-    """Return a field to choose a configured cluster by, or any."""
+    """Return a choice field with the configured clusters and "any"."""
     choices = [("", "any cluster"), *((name, name) for name in configured_cluster_names())]
     return forms.ChoiceField(choices=choices, required=False, widget=UnfoldAdminSelectWidget())
 
 
 class _GrantForms(PaginationInlineFormSet):
-    """The grants of one person or group, each once, and none that who gives it lacks."""
+    """The grants of a user or group: no duplicates, and no grant that the actor lacks."""
 
     actor: ClassVar[User]  # set by `_Grants.get_formset`
 
     def clean(self) -> None:
-        """Say so when one is written twice; the database would refuse it without a word."""
+        """Report grants that the actor lacks, and duplicates, which the database would refuse without a sentence."""
         super().clean()
         for form in self.forms:
             data = getattr(form, "cleaned_data", {})
@@ -49,7 +49,7 @@ class _GrantForms(PaginationInlineFormSet):
                 continue
             place = (data.get("cluster", ""), data.get("namespace", ""))
             if place in seen:
-                form.add_error("namespace", "This namespace is granted twice; remove one of the two.")
+                form.add_error("namespace", "This namespace is listed twice; remove one of the two rows.")
             seen.add(place)
 
 
@@ -59,56 +59,56 @@ class _Grants(TabularInline):
     extra = 0
     fields = ("cluster", "namespace", "author", "created")
     readonly_fields = ("author", "created")
-    verbose_name_plural = "Namespaces granted (an empty one means any)"
+    verbose_name_plural = "Namespace grants (empty means any)"
 
     def get_formset(self, request: HttpRequest, obj: Any = None, **kwargs: Any) -> Any:
-        """Tell the forms who gives the grants."""
+        """Give the forms the account that makes the change."""
         formset: Any = super().get_formset(request, obj, **kwargs)
         formset.actor = request.user
         return formset
 
     def formfield_for_dbfield(self, db_field: "Field[Any, Any]", request: HttpRequest, **kwargs: Any) -> Any:
-        """Offer the clusters that are configured."""
+        """Offer the configured clusters."""
         if db_field.name == "cluster":
             return make_cluster_field()
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """As for the page that it is on."""
+        """Allow it: the page of the user or group checks the permission."""
         return True
 
     def has_add_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """As for the page that it is on."""
+        """Allow it: the page of the user or group checks the permission."""
         return True
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """As for the page that it is on."""
+        """Allow it: the page of the user or group checks the permission."""
         return True
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """As for the page that it is on."""
+        """Allow it: the page of the user or group checks the permission."""
         return True
 
 
 class GrantsOfUser(_Grants):
-    """Where somebody may command."""
+    """The grants of a user."""
 
     fk_name = "user"
 
 
 class GrantsOfGroup(_Grants):
-    """Where everybody in a group may command."""
+    """The grants of a group."""
 
     fk_name = "group"
 
 
 class _GrantForm(forms.ModelForm):  # type: ignore[type-arg]
-    """A grant that is given in the list of all grants."""
+    """A grant in the list of all grants."""
 
     actor: ClassVar[User]  # set by `NamespaceGrantAdmin.get_form`
 
     def clean(self) -> dict[str, Any]:
-        """Refuse a grant to an account that has more than who gives it, and one that they lack."""
+        """Refuse a grant that the actor lacks, and a grant to an account with more permissions."""
         data: dict[str, Any] = super().clean() or {}
         whom = [rights_of(user)] if (user := data.get("user")) else []
         whom += [rights_affected_by(group)] if (group := data.get("group")) else []
@@ -118,7 +118,7 @@ class _GrantForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def _rights_of_form(data: Mapping[str, Any]) -> Rights:
-    """Return what the grant of a form gives."""
+    """Return the grant of a form as rights."""
     return Rights(grants=frozenset({(data.get("cluster") or "", data.get("namespace") or "")}))
 
 
@@ -139,7 +139,7 @@ class NamespaceGrantAdmin(AuditedAdmin):
     autocomplete_fields = ("user",)
 
     def describe_row(self, row: NamespaceGrant) -> dict[str, Any]:
-        """Return what an entry tells of a grant."""
+        """Return the values of a grant for the audit."""
         return {
             "user": row.user.get_username() if row.user else None,
             "group": row.group.name if row.group else None,
@@ -148,49 +148,49 @@ class NamespaceGrantAdmin(AuditedAdmin):
         }
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
-        """Tell the form who gives the grant."""
+        """Give the form the account that makes the change."""
         form: Any = super().get_form(request, obj, change, **kwargs)
         form.actor = request.user
         return form
 
     def has_change_permission(self, request: HttpRequest, obj: NamespaceGrant | None = None) -> bool:
-        """Leave those alone who have more."""
+        """Refuse changes of the grants of an account with more permissions."""
         return super().has_change_permission(request, obj) and _may_change_grant(request, obj)
 
     def has_delete_permission(self, request: HttpRequest, obj: NamespaceGrant | None = None) -> bool:
-        """Leave those alone who have more."""
+        """Refuse changes of the grants of an account with more permissions."""
         return super().has_delete_permission(request, obj) and _may_change_grant(request, obj)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Note who granted it."""
+        """Set the author of a new grant."""
         if not change:
             obj.author = request.user
         super().save_model(request, obj, form, change)
 
     def formfield_for_dbfield(self, db_field: "Field[Any, Any]", request: HttpRequest, **kwargs: Any) -> Any:
-        """Offer the clusters that are configured."""
+        """Offer the configured clusters."""
         if db_field.name == "cluster":
             return make_cluster_field()
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     @admin.display(description="Granted to")
     def grantee(self, row: NamespaceGrant) -> Shown:
-        """Who may."""
+        """Return the user or group."""
         return f"user {row.user}" if row.user else f"group {row.group}"
 
     @admin.display(description="Cluster", ordering="cluster")
     def cluster_name(self, row: NamespaceGrant) -> str:
-        """In which cluster."""
+        """Return the cluster."""
         return row.cluster or "any"
 
     @admin.display(description="Namespace", ordering="namespace")
     def namespace_name(self, row: NamespaceGrant) -> str:
-        """In which namespace."""
+        """Return the namespace."""
         return row.namespace or "any"
 
     @admin.display(description="Since", ordering="created")
     def since(self, row: NamespaceGrant) -> Shown:
-        """Since when."""
+        """Show when it was given."""
         return show_time(row.created)
 
 
@@ -198,4 +198,4 @@ def _may_change_grant(request: HttpRequest, row: NamespaceGrant | None) -> bool:
     if row is None:
         return True
     rights = rights_of(row.user) if row.user else rights_affected_by(row.group)  # type: ignore[arg-type]  # it has one
-    return not find_missing(request.user, rights)  # type: ignore[arg-type]  # strangers do not come here
+    return not find_missing(request.user, rights)  # type: ignore[arg-type]  # signed in

@@ -1,4 +1,4 @@
-"""What happened, to look at: revisions, rollouts and their timelines. Literal values of variables are masked."""
+"""The history tables, read-only: revisions, rollouts and timelines. Literal values of variables are masked."""
 
 from django.contrib import admin
 from django.utils.safestring import SafeString
@@ -17,7 +17,7 @@ _PLACE_FILTERS = (("cluster", ValueFilter), ("namespace", ValueFilter))
 
 @admin.register(Revision, site=site)
 class RevisionAdmin(ReadOnlyAdmin):
-    """Templates that workloads had."""
+    """Revisions: recorded templates of workloads."""
 
     left_out_of_lists = ("template",)
     list_display = ("name", "number", "namespace", "cluster", "hash", "age")
@@ -29,24 +29,24 @@ class RevisionAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Generation hash", ordering="generation_hash")
     def hash(self, row: Revision) -> Shown:
-        """What it is known by."""
+        """Show the generation hash."""
         return show_mono(row.generation_hash)
 
     @admin.display(description="First seen", ordering="created")
     def age(self, row: Revision) -> Shown:
-        """When it came up."""
+        """Show when it was recorded."""
         return show_time(row.created)
 
-    @admin.display(description="Template, without what may be secret, commands and variables")
+    @admin.display(description="Template (secrets, commands and variables are hidden)")
     def masked_template(self, row: Revision) -> Shown:
-        """What it consists of."""
+        """Show the masked template."""
         masked = mask_manifest({"spec": {"template": row.template}})
         return show_document(masked["spec"]["template"])
 
 
 @admin.register(Rollout, site=site)
 class RolloutAdmin(ReadOnlyAdmin):
-    """Changes of workloads from one template to another."""
+    """Rollouts: changes of workloads from one template to another."""
 
     list_display = ("name", "namespace", "cluster", "strategy", "change", "came_out", "began", "took", "timeline")
     list_filter = (*_PLACE_FILTERS, ("strategy", ValueFilter), ("outcome", ValueFilter))
@@ -60,39 +60,39 @@ class RolloutAdmin(ReadOnlyAdmin):
 
     @admin.display(description="From → to")
     def change(self, row: Rollout) -> Shown:
-        """The hashes before and after."""
+        """Show the hashes before and after."""
         return show_mono(f"{row.from_hash or 'new'} → {row.to_hash}")
 
     @admin.display(description="Outcome", ordering="outcome")
     def came_out(self, row: Rollout) -> Shown:
-        """How it ended."""
+        """Show the outcome."""
         if not row.outcome:
-            return show_pill("under way", "info")
+            return show_pill("progressing", "info")
         return show_pill(row.outcome, "good" if row.outcome == Rollout.Outcome.COMPLETE else "warn")
 
     @admin.display(description="Began", ordering="started")
     def began(self, row: Rollout) -> Shown:
-        """When it began."""
+        """Show when it began."""
         return show_time(row.started)
 
-    @admin.display(description="Took")
+    @admin.display(description="Duration")
     def took(self, row: Rollout) -> str:
-        """From its beginning to its end."""
+        """Return the time from its beginning to its end."""
         return f"{(row.ended - row.started).total_seconds():,.0f} s" if row.ended else "–"
 
-    @admin.display(description="Moved for")
+    @admin.display(description="Progressed for")
     def moving(self, row: Rollout) -> str:
-        """How long something went on."""
+        """Return how long it progressed."""
         return f"{row.progressing_seconds:,.0f} s"
 
     @admin.display(description="Waited for")
     def waiting(self, row: Rollout) -> str:
-        """How long nothing went on."""
+        """Return how long it was stuck."""
         return f"{row.waiting_seconds:,.0f} s"
 
     @admin.display(description="Timeline")
     def timeline(self, row: Rollout) -> SafeString:
-        """Where its steps are."""
+        """Link to its timeline."""
         return show_list_link(Step, "Steps", rollout__id__exact=row.pk)
 
 
@@ -112,10 +112,10 @@ class StepAdmin(ReadOnlyAdmin):
 
     @admin.display(description="When", ordering="at")
     def moment(self, row: Step) -> Shown:
-        """When it happened."""
+        """Show when it happened."""
         return show_time(row.at)
 
     @admin.display(description="Rollout")
     def of_rollout(self, row: Step) -> Shown:
-        """What it was a step of."""
+        """Link to the rollout."""
         return show_link(row.rollout)

@@ -1,4 +1,4 @@
-"""The mirror, to look at: what each cluster holds as far as we know. Literal values of variables are masked."""
+"""The mirror tables, read-only: the objects of each cluster. Literal values of variables are masked."""
 
 from typing import Any, ClassVar
 
@@ -17,7 +17,7 @@ Shown = str | SafeString
 
 
 class _MirrorAdmin(ReadOnlyAdmin):
-    """Objects of a kind."""
+    """A table of mirrored objects."""
 
     list_select_related = ("cluster",)
     ordering = ("cluster__name", "namespace", "name")
@@ -26,22 +26,22 @@ class _MirrorAdmin(ReadOnlyAdmin):
 
     @admin.display(description="Age", ordering="created")
     def age(self, row: Any) -> Shown:
-        """Since when it is there."""
+        """Show when it was created."""
         return show_time(row.created)
 
     @admin.display(description="State")
     def leaves(self, row: Any) -> Shown:
-        """Whether it is being deleted."""
-        return show_pill("leaving", "warn") if row.leaving else "–"
+        """Show whether it is terminating."""
+        return show_pill("terminating", "warn") if row.leaving else "–"
 
     @admin.display(description="Status")
     def status_document(self, row: Any) -> Shown:
-        """What the cluster says about it."""
+        """Show its status."""
         return show_document(row.status)
 
     @admin.display(description="Workload", ordering="workload")
     def of_workload(self, row: Any) -> Shown:
-        """The set that it belongs to."""
+        """Return the workload that it belongs to."""
         return row.workload or "–"
 
 
@@ -66,41 +66,41 @@ class WorkloadAdmin(_MirrorAdmin):
 
     @admin.display(description="Available", ordering="available_replicas")
     def available(self, row: Workload) -> str:
-        """How many replicas serve."""
+        """Return the available replicas."""
         return f"{row.available_replicas} of {row.replicas}"
 
     @admin.display(description="Updated", ordering="updated_replicas")
     def updated(self, row: Workload) -> str:
-        """How many replicas have the current template."""
+        """Return the updated replicas."""
         return f"{row.updated_replicas} of {row.replicas}"
 
     @admin.display(description="State", ordering="progressing_reason")
     def state(self, row: Workload) -> Shown:
-        """How its update goes."""
+        """Show the reason of its state."""
         if row.leaving:
-            return show_pill("leaving", "warn")
+            return show_pill("terminating", "warn")
         if row.stuck_reason:
             return show_pill(row.stuck_reason, "warn")
         return show_pill(row.progressing_reason, "good" if row.progressing_reason == "Complete" else "info")
 
     @admin.display(description="Generation hash", ordering="generation_hash")
     def hash(self, row: Workload) -> Shown:
-        """The template that it should have."""
+        """Show the generation hash."""
         return show_mono(row.generation_hash)
 
     @admin.display(description="Labels")
     def label_text(self, row: Workload) -> Shown:
-        """What selectors match."""
+        """Show the labels."""
         return show_labels(row.labels)
 
-    @admin.display(description="Its parts")
+    @admin.display(description="Objects")
     def parts(self, row: Workload) -> SafeString:
-        """Where its pods are listed."""
+        """Link to its pods."""
         return show_list_link(Pod, "Pods", cluster__id__exact=row.cluster_id, namespace=row.namespace, q=row.name)
 
-    @admin.display(description="As stored, without what may be secret, commands and variables")
+    @admin.display(description="Manifest (secrets, commands and variables are hidden)")
     def masked_manifest(self, row: Workload) -> Shown:
-        """What was applied."""
+        """Show the masked manifest."""
         return show_document(mask_manifest(row.manifest))
 
 
@@ -151,7 +151,7 @@ class CliqueAdmin(_MirrorAdmin):
 
     @admin.display(description="Template hash", ordering="template_hash")
     def hash(self, row: Clique) -> Shown:
-        """The template of its pods."""
+        """Show the template hash of its pods."""
         return show_mono(row.template_hash)
 
 
@@ -170,21 +170,21 @@ class PodAdmin(_MirrorAdmin):
 
     @admin.display(description="State", ordering="phase")
     def state(self, row: Pod) -> Shown:
-        """How it does, in a word."""
+        """Show its state in a word."""
         if row.leaving:
-            return show_pill("leaving", "warn")
+            return show_pill("terminating", "warn")
         if row.ready:
             return show_pill("Ready", "good")
         return show_pill(row.reason or row.phase or "unknown", "warn" if row.failing else "info")
 
     @admin.display(description="Template hash", ordering="template_hash")
     def hash(self, row: Pod) -> Shown:
-        """The template that it was made from."""
+        """Show its template hash."""
         return show_mono(row.template_hash)
 
     @admin.display(description="Images")
     def image_list(self, row: Pod) -> Shown:
-        """What its containers run."""
+        """Show the images of its containers."""
         return show_mono(mask_text(row.images))
 
 
@@ -200,7 +200,7 @@ class GangAdmin(_MirrorAdmin):
 
     @admin.display(description="Pod groups")
     def groups_document(self, row: Gang) -> Shown:
-        """Which pods it is about."""
+        """Show its pod groups."""
         groups = {clique: {"minReplicas": least, "pods": pods} for clique, (least, pods) in row.pod_groups.items()}
         return show_document(groups)
 
@@ -230,33 +230,33 @@ class NodeAdmin(_MirrorAdmin):
 
     @admin.display(description="State", ordering="ready")
     def state(self, row: Node) -> Shown:
-        """Whether pods can go there."""
+        """Show whether it accepts pods."""
         if not row.ready:
             return show_pill("not ready", "warn")
         return show_pill("cordoned", "info") if row.unschedulable else show_pill("ready", "good")
 
-    @admin.display(description="Room")
+    @admin.display(description="Allocatable")
     def capacity(self, row: Node) -> str:
-        """What pods may use."""
+        """Return its main allocatable resources."""
         told = {name.rpartition("/")[2]: value for name, value in row.allocatable.items()}
         return ", ".join(f"{told[name]} {name}" for name in ("gpu", "cpu", "memory", "pods") if name in told) or "–"
 
     @admin.display(description="Taints")
     def taint_text(self, row: Node) -> Shown:
-        """What keeps pods away."""
+        """Show its taints on one line."""
         return show_mono(", ".join(f"{taint.get('key')}:{taint.get('effect')}" for taint in row.taints))
 
     @admin.display(description="Labels")
     def label_document(self, row: Node) -> Shown:
-        """What it is called by."""
+        """Show its labels."""
         return show_document(row.labels)
 
     @admin.display(description="Taints")
     def taints_document(self, row: Node) -> Shown:
-        """What keeps pods away."""
+        """Show its taints."""
         return show_document(row.taints)
 
-    @admin.display(description="Room")
+    @admin.display(description="Allocatable")
     def room(self, row: Node) -> Shown:
-        """What pods may use."""
+        """Show its allocatable resources."""
         return show_document(row.allocatable)

@@ -1,7 +1,7 @@
-"""Tables that can be looked at and not be changed: mirror, history and audit are.
+"""Base classes of the tables; `ReadOnlyAdmin` is for mirror, history and audit.
 
-The number of queries of a list does not depend on its length: what a row shows of another table comes with it, and what
-only the page of a row shows is left in the database.
+The number of queries of a list does not depend on its length: related rows are joined, and columns that only the page
+of a row shows are deferred.
 """
 
 from typing import Any, ClassVar
@@ -24,23 +24,23 @@ class BaseAdmin(ModelAdmin):
     list_filter_submit = True
     empty_value_display = "–"
     search_fields: ClassVar[tuple[str, ...]] = ()
-    # Columns that are large and shown on the page of a row only.
+    # Large columns that only the page of a row shows.
     left_out_of_lists: ClassVar[tuple[str, ...]] = ()
-    # What other pages of ours link to this list by, besides its filters.
+    # Lookups in links from other pages, beside the filters of the list.
     linked_lookups: ClassVar[tuple[str, ...]] = ()
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Leave out of lists what they do not show."""
+        """Defer the columns that a list does not show."""
         rows: QuerySet[Any] = super().get_queryset(request)
         match = request.resolver_match
         is_list = match is not None and (match.url_name or "").endswith("_changelist")
         return rows.defer(*self.left_out_of_lists) if is_list else rows
 
     def lookup_allowed(self, lookup: str, value: str, request: HttpRequest) -> bool:
-        """Allow what the filters of the list ask, and nothing else.
+        """Allow the lookups of the list's filters, and no others.
 
-        Django allows every column, also those that are masked or not shown: whoever may ask whether a secret begins
-        with an a knows it soon.
+        Django allows every column, including masked and hidden ones: a caller could ask whether a secret begins with
+        an a, and find it letter by letter.
         """
         if lookup in self.linked_lookups:
             return True
@@ -50,41 +50,41 @@ class BaseAdmin(ModelAdmin):
         )
         allowed = {*filter(None, [*filters, self.date_hierarchy])}
         is_filter = any(lookup == name or lookup.startswith(f"{name}__") for name in allowed)
-        # Django's own look keeps a filter by a person from reaching into that person's row.
+        # Django's own check keeps a filter by user from reaching columns of the user.
         return is_filter and super().lookup_allowed(lookup, value, request)
 
-    # The audit is the record of what was changed; a second one would only tell less.
+    # The audit records changes; Django's log would record less.
     def log_addition(self, request: HttpRequest, obj: Model, message: Any) -> None:  # type: ignore[override]
-        """Leave it to the audit."""
+        """Do nothing: the audit records it."""
 
     def log_change(self, request: HttpRequest, obj: Model, message: Any) -> None:  # type: ignore[override]
-        """Leave it to the audit."""
+        """Do nothing: the audit records it."""
 
     def log_deletions(self, request: HttpRequest, queryset: QuerySet[Any]) -> None:  # type: ignore[override]
-        """Leave it to the audit."""
+        """Do nothing: the audit records it."""
 
 
 class ReadOnlyAdmin(BaseAdmin):
-    """A table that nobody changes here."""
+    """A read-only table."""
 
     actions: Any = None
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whoever may see workloads."""
+        """Return whether the account may view workloads."""
         return permissions.may_view(request.user)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Whoever may see workloads."""
+        """Return whether the account may view workloads."""
         return self.has_view_permission(request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Nobody."""
+        """Refuse it."""
         return False
 
     def has_change_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody."""
+        """Refuse it."""
         return False
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody."""
+        """Refuse it."""
         return False

@@ -1,4 +1,4 @@
-"""What the sidebar offers: subjects in the order in which a platform team needs them, each only to those who may."""
+"""The sidebar: sections in the order in which a platform team needs them, filtered by permission."""
 
 from typing import Any
 
@@ -7,17 +7,17 @@ from django.urls import reverse
 
 from rollouts.admin.site import site
 
-# Title, then its entries: model, what it is called, icon.
+# Title, then its entries: model, label, icon.
 _SECTIONS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
     (
-        "Steering",
+        "Operations",
         (
             ("strategyoverride", "Strategy overrides", "tune"),
             ("auditentry", "Audit", "history_edu"),
         ),
     ),
     (
-        "People",
+        "Accounts",
         (
             ("user", "Users", "person"),
             ("group", "Groups and roles", "group"),
@@ -51,7 +51,7 @@ _SECTIONS: tuple[tuple[str, tuple[tuple[str, str, str], ...]], ...] = (
 
 
 def sidebar_sections(request: HttpRequest) -> list[dict[str, Any]]:
-    """Return the entries of the sidebar that somebody may open."""
+    """Return the entries of the sidebar that the account may open."""
     open_to = {
         model._meta.model_name: f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"  # noqa: SLF001
         for model, table in site._registry.items()  # noqa: SLF001 (the site's own)

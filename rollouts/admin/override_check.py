@@ -1,4 +1,4 @@
-"""What an override would do, as the table that the form shows: a row a workload, what is in force before and after."""
+"""The effect of an override as a table for the form: one row for each workload, with its strategy before and after."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,13 +19,13 @@ class LevelRow:
     """A level of a workload, before and after."""
 
     name: str
-    units: str  # what it has how many of
+    units: str  # number and kind of its units, such as "3 pods"
     before: str
     after: str
 
     @property
     def changes(self) -> bool:
-        """Whether an update would go another way here."""
+        """Return whether the budget of this level changes."""
         return self.before != self.after
 
 
@@ -36,7 +36,7 @@ class AffectedRow:
     place: str
     before: str  # the type of its strategy
     after: str
-    levels: tuple[LevelRow, ...]  # those whose budgets count, and those that change
+    levels: tuple[LevelRow, ...]  # levels whose budgets are used or change
     findings: tuple[Finding, ...]
     warnings: tuple[Finding, ...]
     state: str  # changes, same, refused, or unreadable
@@ -44,42 +44,42 @@ class AffectedRow:
 
 @dataclass(frozen=True, slots=True)
 class CheckTable:
-    """The whole table, and a sentence that says it all."""
+    """The whole table with a summary."""
 
     summary: str
     rows: tuple[AffectedRow, ...]
-    more: int  # workloads that are hit and not shown
+    more: int  # matching workloads that are not shown
     warnings: tuple[Finding, ...]
 
 
 def make_table(check: OverrideCheck) -> CheckTable:
-    """Return what a check found as a table."""
+    """Return the table for a check."""
     rows = tuple(_row(hit) for hit in check.affected)
     return CheckTable(_summarize(check, rows), rows, check.total - len(rows), check.warnings)
 
 
 def list_components(check: OverrideCheck) -> list[str]:
-    """Return the names of cliques and scaling groups that could be set."""
+    """Return the names of all cliques and scaling groups of the matching workloads."""
     levels = (level for hit in check.affected if hit.before for level in hit.before.levels)
     return sorted({level.component for level in levels if level.component})
 
 
 def _summarize(check: OverrideCheck, rows: tuple[AffectedRow, ...]) -> str:
     if not check.total:
-        return "It hits no workload."
+        return "It matches no workload."
     states = [row.state for row in rows]
     hit = "1 workload" if check.total == 1 else f"{check.total} workloads"
     told = [
         f"{states.count(state)} {words}"
         for state, words in (
             ("changes", "would change"),
-            ("same", "would stay as they are" if states.count("same") != 1 else "would stay as it is"),
-            ("refused", "cannot take it"),
-            ("unreadable", "cannot be read"),
+            ("same", "would stay unchanged"),
+            ("refused", "cannot use it"),
+            ("unreadable", "unreadable"),
         )
         if state in states
     ]
-    return f"It hits {hit}: {', '.join(told)}." if told else f"It hits {hit}."
+    return f"It matches {hit}: {', '.join(told)}." if told else f"It matches {hit}."
 
 
 def _row(hit: AffectedWorkload) -> AffectedRow:
@@ -103,5 +103,5 @@ def _levels(before: ResolvedStrategy, after: ResolvedStrategy) -> Iterator[Level
 
 def _render_level(level: Level) -> str:
     if level.budget is None:
-        return "nothing by itself"
+        return "no automatic updates"
     return f"{level.budget.max_unavailable} unavailable, {level.budget.max_surge} surge"

@@ -1,7 +1,7 @@
-"""The form of a strategy override: what somebody types made into a draft, and findings put beside the fields.
+"""The form of a strategy override: it makes a draft from the input and shows findings beside the fields.
 
-It decides nothing: `services.override_preview` says what is wrong, in the same sentences as the API, and the service
-puts the draft in force. The same form answers the live check, so what is shown while typing is what saving would say.
+It decides nothing: `services.override_preview` validates the draft, with the same sentences as the API, and the service
+saves it. The live check uses the same form, so it shows exactly the errors that saving would show.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,9 +29,9 @@ from rollouts.services.override_preview import (
     override_check,
 )
 
-_EMPTY_ROWS: Final = 2  # empty ones, so that the form is of use without scripts
+_EMPTY_ROWS: Final = 2  # so that the form works without scripts
 _COLUMNS: Final = ("name", "max_unavailable", "max_surge")
-# The field of the form that a finding is about, by how its path begins; the first one that fits.
+# The form field of a finding, by the beginning of the finding's path; the first match counts.
 _FIELD_BY_PATH: Final[tuple[tuple[str, str | None], ...]] = (
     ("strategy.maxUnavailable", "max_unavailable"),
     ("strategy.maxSurge", "max_surge"),
@@ -43,16 +43,16 @@ _FIELD_BY_PATH: Final[tuple[tuple[str, str | None], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class ComponentRow:
-    """A line of the table of components, as typed."""
+    """A row of the table of components, as typed."""
 
     name: str = ""
     max_unavailable: str = ""
     max_surge: str = ""
-    by_default: bool = False  # takes out what the workload says
+    by_default: bool = False  # use the default instead of the manifest's value
 
     @property
     def is_blank(self) -> bool:
-        """Whether nothing is typed there."""
+        """Return whether the row is empty."""
         return not (self.name or self.max_unavailable or self.max_surge or self.by_default)
 
 
@@ -62,21 +62,21 @@ class ComponentsWidget(forms.Widget):
     needs_multipart_form = False
 
     def value_from_datadict(self, data: Mapping[str, Any], _files: Any, name: str) -> list[ComponentRow]:
-        """Collect the rows that were sent."""
+        """Return the submitted rows."""
         numbers = sorted(_row_numbers(data, name))[: MAX_COMPONENTS + 1]
         rows = (_parse_row(data, f"{name}-{number}") for number in numbers)
         return [row for row in rows if not row.is_blank]
 
     def value_omitted_from_data(self, _data: Mapping[str, Any], _files: Any, _name: str) -> bool:
-        """No rows at all is a value."""
+        """Return False: an empty table is a value."""
         return False
 
     def id_for_label(self, id_: str) -> str:
-        """There is no one field that a label could lead to."""
+        """Return nothing: a label cannot point at a table."""
         return ""
 
     def render(self, name: str, value: Any, attrs: Any = None, renderer: Any = None) -> SafeString:
-        """Show the rows and some spare ones; by the project's templates, which the renderer of forms does not know."""
+        """Render the rows and some empty ones, with the project's templates, which the form renderer does not find."""
         rows = [*(value or ()), *[ComponentRow()] * _EMPTY_ROWS]
         return render_to_string("admin/components_widget.html", {"rows": [*enumerate(rows)], "next": len(rows)})
 
@@ -87,15 +87,15 @@ class ComponentsField(forms.Field):
     widget = ComponentsWidget
 
     def clean(self, value: Sequence[ComponentRow]) -> dict[str, dict[str, IntOrPercent | None] | None]:
-        """Return what overrides hold, or say which row is incomplete."""
+        """Return the budgets as an override stores them, or name the invalid row."""
         found: dict[str, dict[str, IntOrPercent | None] | None] = {}
         for row in value or ():
             if not row.name:
-                raise ValidationError("Name the clique or scaling group of each row.")
+                raise ValidationError("Enter the name of a clique or scaling group in each row.")
             if row.name in found:
-                raise ValidationError(f"There are two rows for {row.name}; remove one of them.")
+                raise ValidationError(f"{row.name} has two rows; remove one of them.")
             if row.by_default and (row.max_unavailable or row.max_surge):
-                raise ValidationError(f"{row.name} is either as by default or has numbers; remove one of the two.")
+                raise ValidationError(f"{row.name} has numbers and is set to its default; remove one of the two.")
             budget = {"maxUnavailable": row.max_unavailable, "maxSurge": row.max_surge}
             written = {part: parse_budget(text) for part, text in budget.items() if text}
             found[row.name] = None if row.by_default else written
@@ -103,10 +103,10 @@ class ComponentsField(forms.Field):
 
 
 class LabelsField(forms.CharField):
-    """Labels that a workload must have, as people write selectors."""
+    """Labels that a workload must have, written like a label selector."""
 
     def to_python(self, value: Any) -> Any:
-        """Return the labels, or say which part is none.
+        """Return the labels, or name the invalid part.
 
         >>> LabelsField(required=False).clean("team=search, tier=gold")
         {'team': 'search', 'tier': 'gold'}
@@ -115,7 +115,7 @@ class LabelsField(forms.CharField):
         for part in filter(None, (part.strip() for part in str(value or "").split(","))):
             name, sign, text = (piece.strip() for piece in part.partition("="))
             if not sign or not name:
-                raise ValidationError(f"{part[:80]!r} is no label; write name=value, and commas between several.")
+                raise ValidationError(f"{part[:80]!r} is not a label; write name=value, separated by commas.")
             labels[name] = text.removeprefix("=").strip()
         return labels
 
@@ -125,7 +125,7 @@ def _input(**attributes: str) -> forms.TextInput:
 
 
 class OverrideForm(forms.ModelForm):  # type: ignore[type-arg]
-    """What an override says. Nothing is required here: what is missing is found by the check."""
+    """An override. No field is required here: the check reports missing values."""
 
     cluster = forms.ChoiceField(required=False, widget=forms.Select({"class": "grove-input"}))
     namespace = forms.CharField(required=False, max_length=LABEL_LENGTH, widget=_input(placeholder="any"))
@@ -133,32 +133,33 @@ class OverrideForm(forms.ModelForm):  # type: ignore[type-arg]
     labels = LabelsField(
         required=False,
         widget=_input(placeholder="team=search, tier=gold"),
-        help_text="All of them must match. The most specific override wins: workload before labels before namespace.",
+        help_text="A workload must have all of these labels. The most specific override wins: workload name before"
+        " labels before namespace before cluster.",
     )
     strategy = forms.ChoiceField(
         required=False,
-        choices=[("", "as it is"), *((str(one), str(one)) for one in Strategy)],
+        choices=[("", "unchanged"), *((str(one), str(one)) for one in Strategy)],
         widget=forms.Select({"class": "grove-input"}),
     )
     max_unavailable = forms.CharField(
-        label="May be unavailable", required=False, max_length=20, widget=_input(placeholder="as it is")
+        label="May be unavailable", required=False, max_length=20, widget=_input(placeholder="unchanged")
     )
-    max_surge = forms.CharField(label="Surge", required=False, max_length=20, widget=_input(placeholder="as it is"))
+    max_surge = forms.CharField(label="Surge", required=False, max_length=20, widget=_input(placeholder="unchanged"))
     components = ComponentsField(required=False)
     reason = forms.CharField(
         required=False,
         max_length=MAX_REASON_CHARACTERS,
         widget=forms.Textarea({"class": "grove-input", "rows": 3, "aria-required": "true"}),
-        help_text="Others must be able to judge whether it still holds.",
+        help_text="Others decide by it whether the override is still needed.",
     )
     expires_at = forms.DateTimeField(
-        label="Until (UTC)",
+        label="Ends at (UTC)",
         required=False,
         input_formats=["%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M"],
         widget=forms.DateTimeInput(
             {"class": "grove-input", "type": "datetime-local", "aria-required": "true"}, format="%Y-%m-%dT%H:%M"
         ),
-        help_text=f"At most {MAX_DAYS} days from now; what is to last longer belongs into the manifest.",
+        help_text=f"At most {MAX_DAYS} days from now. For a longer time, change the manifest.",
     )
     version = forms.CharField(required=False, widget=forms.HiddenInput)
 
@@ -181,7 +182,7 @@ class OverrideForm(forms.ModelForm):  # type: ignore[type-arg]
             self.initial = {**_initial_of(row), **self.initial}
 
     def clean(self) -> dict[str, Any]:
-        """Make the draft and have it checked; its findings become errors of the fields."""
+        """Make the draft and check it; the findings become errors of the fields."""
         data: dict[str, Any] = self.cleaned_data
         self.draft = OverrideDraft(
             **{name: data.get(name) or "" for name in ("cluster", "namespace", "name", "strategy", "reason")},
@@ -192,7 +193,7 @@ class OverrideForm(forms.ModelForm):  # type: ignore[type-arg]
             expires_at=data.get("expires_at"),
         )
         if self.errors.keys() & {"cluster", "namespace", "name", "labels"}:
-            return data  # nobody knows whom it would hit
+            return data  # the matching workloads are unknown
         replacing = self.instance if self.instance.pk else None
         self.check_result = override_check(self.draft, replacing)
         for field, sentences in group_findings(self.check_result.findings).items():
@@ -203,7 +204,7 @@ class OverrideForm(forms.ModelForm):  # type: ignore[type-arg]
 
 
 def group_findings(findings: Iterable[Finding]) -> dict[str | None, list[str]]:
-    """Return the sentences of findings by the field of the form that they are about; None: about the whole."""
+    """Return the sentences of findings by form field; None stands for the whole form."""
     grouped: dict[str | None, list[str]] = {}
     for finding in findings:
         field = next((field for start, field in _FIELD_BY_PATH if finding.field.startswith(start)), None)

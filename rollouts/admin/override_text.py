@@ -1,4 +1,4 @@
-"""Overrides in words, as lists and headings say them."""
+"""Overrides as text, for lists and headings."""
 
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -7,7 +7,7 @@ from rollouts.models import StrategyOverride
 
 
 def render_target(row: StrategyOverride) -> str:
-    """Say whom an override hits.
+    """Return which workloads an override matches.
 
     >>> render_target(StrategyOverride(namespace="web", selector={"team": "search"}))
     'namespace web, team=search'
@@ -24,10 +24,10 @@ def render_target(row: StrategyOverride) -> str:
 
 
 def render_settings(row: StrategyOverride) -> str:
-    """Say what an override sets.
+    """Return what an override sets.
 
     >>> render_settings(StrategyOverride(strategy="OnDelete", components={"decode": {"maxSurge": 1}, "router": None}))
-    'OnDelete; decode: surge 1; router: as by default'
+    'OnDelete; decode: maxSurge 1; router: default'
     """
     return "; ".join(_parts(row)) or "nothing"
 
@@ -39,10 +39,9 @@ def _parts(row: StrategyOverride) -> Iterator[str]:
     if budget:
         yield budget
     for name, component in (row.components or {}).items():
-        yield f"{name}: {_render_budget(component) if component else 'as by default'}"
+        yield f"{name}: {_render_budget(component) if component else 'default'}"
 
 
 def _render_budget(budget: Mapping[str, Any]) -> str:
-    words = {"maxUnavailable": "unavailable", "maxSurge": "surge"}
-    told = (f"{words[name]} {budget[name]}" for name in words if budget.get(name) is not None)
-    return ", ".join(told)
+    parts = (f"{name} {budget[name]}" for name in ("maxUnavailable", "maxSurge") if budget.get(name) is not None)
+    return ", ".join(parts)

@@ -1,4 +1,4 @@
-"""Strategy overrides: made, changed and ended here, with what they would do shown while they are written."""
+"""Strategy overrides: create, change and end them, with a live preview of the effect."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ class _StateFilter(DropdownFilter):
 
 @admin.register(StrategyOverride, site=site)
 class StrategyOverrideAdmin(BaseAdmin):
-    """Overrides, those that have ended as history."""
+    """Overrides; ended ones stay as history."""
 
     form = OverrideForm
     actions = ("end",)
@@ -62,36 +62,36 @@ class StrategyOverrideAdmin(BaseAdmin):
     search_help_text = "Part of a reason, a namespace or the name of a workload"
     change_form_template = "admin/override_page.html"
 
-    # ---- who may
+    # ---- permissions
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whoever may see strategies may see what overrides them."""
+        """Return whether the account may view workloads."""
         return permissions.may_view(request.user)
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Whoever may see strategies may see what overrides them."""
+        """Return whether the account may view workloads."""
         return self.has_view_permission(request)
 
     def has_add_permission(self, request: HttpRequest) -> bool:
-        """Whether there is a place for which somebody may put one in force."""
+        """Return whether the account may create an override for any workload."""
         return _may(request, Command.CREATE_OVERRIDE)
 
     def has_change_permission(self, request: HttpRequest, obj: StrategyOverride | None = None) -> bool:
-        """Whether somebody may change it; one that has ended is history."""
+        """Return whether the account may change it; an ended one is read-only."""
         return _may(request, Command.CHANGE_OVERRIDE, obj) and (obj is None or obj.is_in_force(timezone.now()))
 
     def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Nobody: they are ended, and stay as history."""
+        """Refuse it: overrides are ended, and stay as history."""
         return False
 
     def has_end_permission(self, request: HttpRequest, obj: StrategyOverride | None = None) -> bool:
-        """Whether somebody may end it."""
+        """Return whether the account may end it."""
         return _may(request, Command.END_OVERRIDE, obj) and (obj is None or obj.is_in_force(timezone.now()))
 
     # ---- pages
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the live check, and the page that asks before it ends one."""
+        """Add the live check, and the page that confirms ending an override."""
         view = self.admin_site.admin_view
         return [
             path("check/", view(self.check_view), name="rollouts_strategyoverride_check"),
@@ -100,7 +100,7 @@ class StrategyOverrideAdmin(BaseAdmin):
         ]
 
     def get_fieldsets(self, request: HttpRequest, obj: Any = None) -> Any:
-        """Of one that cannot be changed, say what it says."""
+        """Show the form, or the values of an override that cannot be changed."""
         editable = self.has_change_permission(request, obj) if obj else self.has_add_permission(request)
         fields = (
             tuple(OverrideForm.base_fields)
@@ -116,7 +116,7 @@ class StrategyOverrideAdmin(BaseAdmin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> Any:
-        """Show the form, or hand what was sent over to the service, which has transactions of its own."""
+        """Show the form, or pass the input to the service, which has transactions of its own."""
         row = _find(object_id)
         context = {
             **(extra_context or {}),
@@ -130,14 +130,14 @@ class StrategyOverrideAdmin(BaseAdmin):
         if request.method != "POST":
             return super().changeform_view(request, object_id, form_url, context)
         try:
-            # Without the transaction that Django would open around it.
+            # Skips the transaction that Django would open.
             return self._changeform_view(request, object_id, form_url, context)  # type: ignore[attr-defined]
         except CommandRefused as refusal:
             messages.error(request, refusal.sentence)
             return HttpResponseRedirect(request.get_full_path())
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Put the draft in force."""
+        """Save the draft through the service."""
         caller = caller_of(request, Source.ADMIN)
         if change:
             seen = form.cleaned_data.get("version")
@@ -151,15 +151,15 @@ class StrategyOverrideAdmin(BaseAdmin):
             messages.warning(request, f"{warning.message[:1].upper()}{warning.message[1:]}.")
 
     def response_add(self, request: HttpRequest, obj: Any, post_url_continue: str | None = None) -> HttpResponse:
-        """Go on to the list; what is to be said has been said."""
+        """Return to the list; `save_model` has added the messages."""
         return HttpResponseRedirect(reverse("admin:rollouts_strategyoverride_changelist"))
 
     def response_change(self, request: HttpRequest, obj: Any) -> HttpResponse:
-        """Go on to the list; what is to be said has been said."""
+        """Return to the list; `save_model` has added the messages."""
         return HttpResponseRedirect(reverse("admin:rollouts_strategyoverride_changelist"))
 
     def check_view(self, request: HttpRequest) -> HttpResponse:
-        """Say what the form as it is typed would do."""
+        """Return the effect and the errors of the form as it is typed."""
         row = _find(request.GET.get("override"))
         command = Command.CHANGE_OVERRIDE if row else Command.CREATE_OVERRIDE
         if request.method != "POST" or not _may(request, command):
@@ -174,7 +174,7 @@ class StrategyOverrideAdmin(BaseAdmin):
         return JsonResponse({"html": html, "errors": errors, "components": list_components(found) if found else []})
 
     def end_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Ask, then end."""
+        """Confirm, then end an override."""
         row = StrategyOverride.objects.filter(pk=pk).first()
         back = reverse("admin:rollouts_strategyoverride_changelist")
         if row is None or not self.has_end_permission(request, row):
@@ -184,12 +184,12 @@ class StrategyOverrideAdmin(BaseAdmin):
             return HttpResponseRedirect(back)
         text = (
             f"{render_settings(row)} for {render_target(row)}. "
-            "From then on these workloads use the strategy in their manifests."
+            "After that, these workloads use the strategy in their manifests."
         )
         back = reverse("admin:rollouts_strategyoverride_change", args=[pk])
-        return confirmation_page(self, request, Confirmation(f"End override {pk} now?", text, "End it", back))
+        return confirmation_page(self, request, Confirmation(f"End override {pk} now?", text, "End the override", back))
 
-    @admin.action(description="End the chosen overrides now", permissions=["end"])
+    @admin.action(description="End the selected overrides now", permissions=["end"])
     def end(self, request: HttpRequest, queryset: QuerySet[StrategyOverride]) -> None:
         """End overrides."""
         self._end(request, queryset)
@@ -205,34 +205,34 @@ class StrategyOverrideAdmin(BaseAdmin):
 
     # ---- columns
 
-    @admin.display(description="Whom")
+    @admin.display(description="Applies to")
     def target(self, row: StrategyOverride) -> str:
-        """Whom it hits."""
+        """Return the workloads that it matches."""
         return render_target(row)
 
     @admin.display(description="Sets")
     def sets(self, row: StrategyOverride) -> str:
-        """What it sets."""
+        """Return the values that it sets."""
         return render_settings(row)
 
-    @admin.display(description="Why", ordering="reason")
+    @admin.display(description="Reason", ordering="reason")
     def why(self, row: StrategyOverride) -> str:
-        """What it is good for."""
+        """Return the reason."""
         return row.reason
 
     @admin.display(description="State", ordering="expires_at")
     def state(self, row: StrategyOverride) -> Shown:
-        """Whether it counts."""
+        """Show whether it is in force."""
         return show_pill("in force", "good") if row.is_in_force(timezone.now()) else show_pill("ended", "plain")
 
     @admin.display(description="Ends", ordering="expires_at")
     def ends(self, row: StrategyOverride) -> Shown:
-        """Until when it counts."""
+        """Show when it ends."""
         return show_time(row.expires_at) if row.expires_at else "never"
 
     @admin.display(description="Created", ordering="created")
     def since(self, row: StrategyOverride) -> Shown:
-        """Since when it counts."""
+        """Show when it was created."""
         return show_time(row.created)
 
 
@@ -241,7 +241,7 @@ def _find(number: str | None) -> StrategyOverride | None:
 
 
 def _may(request: HttpRequest, command: Command, row: StrategyOverride | None = None) -> bool:
-    """Say whether somebody may, here or, of no one in particular, somewhere."""
+    """Return whether the account may give the command: for this override, or without one for any place."""
     cluster, namespace = (row.cluster, row.namespace) if row else ("", "")
     refusal = permissions.find_refusal(request.user, command, cluster, namespace)
     return refusal is None or (row is None and refusal.reason is permissions.RefusalReason.GRANT_MISSING)

@@ -1,4 +1,4 @@
-"""Which Pod Security level is in force where: the namespaces that have another one than the installation."""
+"""Pod Security levels of namespaces that differ from the level of the installation."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ Shown = str | SafeString
 
 @admin.register(NamespacePodSecurity, site=site)
 class NamespacePodSecurityAdmin(AuditedAdmin):
-    """All levels that are not the installation's."""
+    """The levels of namespaces."""
 
     command = Command.CHANGE_POD_SECURITY
     list_display = ("cluster", "namespace_name", "level", "author", "since")
@@ -33,7 +33,7 @@ class NamespacePodSecurityAdmin(AuditedAdmin):
     fields = ("cluster", "namespace", "level")
 
     def describe_row(self, row: NamespacePodSecurity) -> dict[str, Any]:
-        """Return what an entry tells of a level."""
+        """Return the values of a level for the audit."""
         return {"cluster": row.cluster, "namespace": row.namespace, "level": row.level}
 
     def place_of(self, row: NamespacePodSecurity) -> WorkloadRef:
@@ -41,25 +41,25 @@ class NamespacePodSecurityAdmin(AuditedAdmin):
         return WorkloadRef(row.cluster, row.namespace)
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
-        """Note who set it."""
+        """Set the author."""
         obj.author = request.user
         super().save_model(request, obj, form, change)
 
     def formfield_for_dbfield(self, db_field: "Field[Any, Any]", request: HttpRequest, **kwargs: Any) -> Any:
-        """Offer the clusters that are configured, and say what an empty namespace means."""
+        """Offer the configured clusters, and explain an empty namespace."""
         if db_field.name == "cluster":
             choices = [(name, name) for name in configured_cluster_names()]
             return forms.ChoiceField(choices=choices, widget=UnfoldAdminSelectWidget())
         if db_field.name == "namespace":
-            kwargs["help_text"] = "Empty: every namespace of the cluster that has no level of its own."
+            kwargs["help_text"] = "Empty: all namespaces of the cluster without a level of their own."
         return super().formfield_for_dbfield(db_field, request, **kwargs)
 
     @admin.display(description="Namespace", ordering="namespace")
     def namespace_name(self, row: NamespacePodSecurity) -> str:
-        """In which namespace."""
+        """Return the namespace."""
         return row.namespace or "all others"
 
     @admin.display(description="Since", ordering="changed")
     def since(self, row: NamespacePodSecurity) -> Shown:
-        """Since when."""
+        """Show when it was last changed."""
         return show_time(row.changed)

@@ -1,6 +1,6 @@
-"""Values as the tables and pages of the admin site show them: times, states, links, documents.
+"""Rendering of times, states, links and documents for the tables and pages of the admin site.
 
-Used by every module of this package. What comes from a cluster or from people is escaped by `format_html`, always.
+Every module of this package uses it. The invariant: `format_html` escapes all values from clusters and users.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ NOTHING = "–"
 
 
 def show_time(at: datetime | float | None) -> str | SafeString:
-    """Show a moment as how long ago it was, with the exact time at hand."""
+    """Show a time as its distance from now, with the exact time as a tooltip."""
     if at is None:
         return NOTHING
     moment = datetime.fromtimestamp(at, UTC) if isinstance(at, float | int) else at
@@ -33,7 +33,7 @@ def show_time(at: datetime | float | None) -> str | SafeString:
 
 
 def _render_distance(seconds: float) -> str:
-    """Say how far away a moment is, as exactly as anybody wants to know.
+    """Return a distance in time, rounded for people.
 
     >>> _render_distance(-40), _render_distance(-7000), _render_distance(3 * 86400 + 5)
     ('40 s ago', '1 h 56 min ago', 'in 3 d 0 h')
@@ -73,7 +73,7 @@ def show_place(row: Any) -> str:
 
 
 def show_mono(text: object) -> str | SafeString:
-    """Show a hash, a key or another text of machines."""
+    """Show a hash, a key or another technical text."""
     return format_html('<span class="grove-mono">{}</span>', text) if text not in (None, "") else NOTHING
 
 
@@ -87,14 +87,14 @@ def show_link(row: Model | None, text: object = None) -> str | SafeString:
 
 
 def show_list_link(model: type[Model], text: str, **filters: Any) -> SafeString:
-    """Link to a list, filtered."""
+    """Link to a filtered list."""
     meta = model._meta  # noqa: SLF001
     url = reverse(f"admin:{meta.app_label}_{meta.model_name}_changelist")
     return format_html('<a class="grove-link" href="{}?{}">{}</a>', url, urlencode(filters), text)
 
 
 def show_document(value: Any) -> str | SafeString:
-    """Show JSON as YAML, which people read."""
+    """Show JSON as YAML."""
     if value in (None, {}, [], ""):
         return NOTHING
     text = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, width=100)
@@ -102,5 +102,5 @@ def show_document(value: Any) -> str | SafeString:
 
 
 def show_labels(labels: Mapping[str, Any] | None) -> str | SafeString:
-    """Show labels as they are written in selectors."""
+    """Show labels like a label selector."""
     return show_mono(", ".join(f"{name}={value}" for name, value in (labels or {}).items()))

@@ -1,8 +1,7 @@
-"""The site itself: its door, its name, and the one relaxation of the content security policy.
+"""The admin site: its access check, its name, and its relaxed content security policy.
 
-Signing in and out and changing one's own password happen at the dashboard's own pages, so that there is one door.
-Every view is wrapped with the policy that the theme needs (docs/adr/0017): its pages are alive by Alpine, which makes
-functions of attributes.
+Signing in, signing out and changing one's own password use the pages of the dashboard. Every view gets the policy that
+the theme needs (docs/adr/0017): its scripts use Alpine, which compiles attributes to functions.
 """
 
 from typing import Any, Final
@@ -19,10 +18,7 @@ from unfold.sites import UnfoldAdminSite
 from rollouts.accounts import permissions
 
 _POLICY: Final = {"script-src": [SELF, UNSAFE_EVAL]}
-_REFUSAL: Final = (
-    "You may not use the admin site: your account is not one of those that look after this installation. "
-    "Ask an administrator for the role admin."
-)
+_REFUSAL: Final = "Your account may not use the admin site. Ask an administrator for the role admin."
 
 
 class GroveAdminSite(UnfoldAdminSite):
@@ -31,33 +27,33 @@ class GroveAdminSite(UnfoldAdminSite):
     index_title = "Administration"
 
     def has_permission(self, request: HttpRequest) -> bool:
-        """Let in those who look after the installation."""
+        """Return whether the account may use the admin site."""
         return permissions.may_administer(request.user)
 
     def admin_view(self, view: Any, cacheable: bool = False) -> Any:
-        """Wrap a view with what every page here needs."""
+        """Wrap a view with the content security policy."""
         return csp_replace(_POLICY)(super().admin_view(view, cacheable))
 
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
-        """Return what every page is rendered with."""
+        """Return the context of every page."""
         context = super().each_context(request)
-        # They would come as a <style> of the page, which the policy refuses; static/admin.css has them.
+        # The theme would render them as a <style>, which the policy forbids; static/admin.css has them.
         context["colors"] = None
         return context
 
     @method_decorator(login_not_required)
     def login(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> HttpResponse:
-        """Send strangers to the page where everybody signs in, and tell the others why they are not let in."""
+        """Redirect anonymous visitors to the sign-in page; tell other accounts why they have no access."""
         if not request.user.is_authenticated:
             return redirect_to_login(request.GET.get("next") or request.path)
         return render(request, "admin/forbidden.html", {"sentence": _REFUSAL}, status=403)
 
     def password_change(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """Send people to the page where everybody changes their own password."""
+        """Redirect to the page where accounts change their own password."""
         return redirect("page-account")
 
     def logout(self, request: HttpRequest, extra_context: dict[str, Any] | None = None) -> Any:
-        """Sign out as everywhere."""
+        """Sign out."""
         return LogoutView.as_view()(request)
 
 

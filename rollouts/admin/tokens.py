@@ -1,4 +1,4 @@
-"""API tokens, to see which there are and to revoke them. They are made by their owners, who alone see their texts."""
+"""API tokens: list and revoke them. Only their owners create them and see their secrets."""
 
 from typing import Any
 
@@ -29,7 +29,7 @@ Shown = str | SafeString
 
 @admin.register(ApiToken, site=site)
 class ApiTokenAdmin(ReadOnlyAdmin):
-    """Tokens of everybody."""
+    """The tokens of all accounts."""
 
     actions = ("revoke",)
     list_display = ("label", "user", "starts", "state", "power", "used", "ends", "since")
@@ -40,25 +40,25 @@ class ApiTokenAdmin(ReadOnlyAdmin):
     change_form_template = "admin/token_page.html"
 
     def has_module_permission(self, request: HttpRequest) -> bool:
-        """Whether somebody may change accounts."""
+        """Return whether the account may change accounts."""
         return self.has_view_permission(request)
 
     def has_view_permission(self, request: HttpRequest, obj: Any = None) -> bool:
-        """Whether somebody may change accounts."""
+        """Return whether the account may change accounts."""
         return permissions.find_refusal(request.user, Command.CHANGE_ACCOUNT) is None
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """Bring along what the state of a token depends on."""
+        """Join the rows that the state of a token depends on."""
         rows: QuerySet[Any] = super().get_queryset(request)
         return with_owners(rows)
 
     def get_urls(self) -> list[URLPattern]:
-        """Add the page that asks before it revokes."""
+        """Add the page that confirms revoking a token."""
         view = self.admin_site.admin_view(self.revoke_view)
         return [path("<int:pk>/revoke/", view, name="rollouts_apitoken_revoke"), *super().get_urls()]
 
     def revoke_view(self, request: HttpRequest, pk: int) -> HttpResponse:
-        """Ask, then revoke."""
+        """Confirm, then revoke a token."""
         row = ApiToken.objects.select_related("user").filter(pk=pk).first()
         if row is None or not self.has_view_permission(request):
             return HttpResponseRedirect(reverse("admin:rollouts_apitoken_changelist"))
@@ -66,10 +66,10 @@ class ApiTokenAdmin(ReadOnlyAdmin):
         if request.method == "POST":
             self._revoke(request, [row])
             return HttpResponseRedirect(back)
-        text = f"Programs that show the token {row} of {row.user} are refused from then on. This cannot be undone."
+        text = f"Programs can no longer use the token {row} of {row.user}. You cannot undo this."
         return confirmation_page(self, request, Confirmation("Revoke this token?", text, "Revoke", back))
 
-    @admin.action(description="Revoke the chosen tokens")
+    @admin.action(description="Revoke the selected tokens")
     def revoke(self, request: HttpRequest, queryset: QuerySet[ApiToken]) -> None:
         """Revoke tokens."""
         self._revoke(request, queryset.select_related("user"))
@@ -81,50 +81,50 @@ class ApiTokenAdmin(ReadOnlyAdmin):
             except CommandRefused as refusal:
                 messages.error(request, refusal.sentence)
             else:
-                messages.success(request, f"The token {row} of {row.user} is revoked.")
+                messages.success(request, f"Revoked the token {row} of {row.user}.")
 
     @admin.display(description="Name", ordering="name")
     def label(self, row: ApiToken) -> str:
-        """What it is for."""
+        """Return its name."""
         return row.name
 
     @admin.display(description="Begins with", ordering="prefix")
     def starts(self, row: ApiToken) -> Shown:
-        """How to tell it from others."""
+        """Show its first characters."""
         return show_mono(f"{row.prefix}…")
 
     @admin.display(description="State", ordering="revoked_at")
     def state(self, row: ApiToken) -> Shown:
-        """Whether it opens anything."""
+        """Show its state."""
         state = state_of(row, timezone.now())
         return show_pill(state, {TokenState.VALID: "good", TokenState.ASLEEP: "warn"}.get(state, "plain"))
 
-    @admin.display(description="May", ordering="read_only")
+    @admin.display(description="Scope", ordering="read_only")
     def power(self, row: ApiToken) -> str:
-        """What it lets a program do."""
-        return "; ".join(describe_scope(scope_of(row))) or "all that its owner may"
+        """Return its scope."""
+        return "; ".join(describe_scope(scope_of(row))) or "same permissions as its owner"
 
-    @admin.display(description="Made by")
+    @admin.display(description="Created by")
     def origin(self, row: ApiToken) -> str:
-        """Where it comes from."""
+        """Return who created it."""
         return "the setting GROVE_ADMIN_TOKEN" if row.is_from_settings else "its owner"
 
-    @admin.display(description="Used", ordering="last_used_at")
+    @admin.display(description="Last used", ordering="last_used_at")
     def used(self, row: ApiToken) -> Shown:
-        """When it was last shown."""
+        """Show when it was last used."""
         return show_time(row.last_used_at) if row.last_used_at else "never"
 
     @admin.display(description="Expires", ordering="expires_at")
     def ends(self, row: ApiToken) -> Shown:
-        """Until when it is valid."""
+        """Show when it expires."""
         return show_time(expiry_of(row)) if expiry_of(row) else "never"
 
     @admin.display(description="Created", ordering="created")
     def since(self, row: ApiToken) -> Shown:
-        """When it was made."""
+        """Show when it was created."""
         return show_time(row.created)
 
     @admin.display(description="Revoked")
     def revoked(self, row: ApiToken) -> Shown:
-        """When it was revoked."""
+        """Show when it was revoked."""
         return show_time(row.revoked_at)

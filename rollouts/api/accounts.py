@@ -1,4 +1,4 @@
-"""/me/: who you are and what you may. /tokens/: the tokens by which your programs call."""
+"""/me/: your account and its permissions. /tokens/: your API tokens."""
 
 from typing import Any, Final
 
@@ -22,8 +22,8 @@ from rollouts.models import ApiToken
 from rollouts.services.accounts import DEFAULT_TOKEN_DAYS, default_expiry, token_create, token_revoke
 from rollouts.services.audit import Source, caller_of, require_one_of
 
-_NAMESPACES: Final = "The only namespaces that the token may command in. Null: wherever its owner may."
-_COMMANDS: Final = "The only commands that the token may give. Null: all that its owner may."
+_NAMESPACES: Final = "The token can change workloads only in these namespaces. Null: wherever its owner can."
+_COMMANDS: Final = "The token can give only these commands. Null: every command of its owner."
 
 
 def _commands_field(**options: Any) -> serializers.ListField:
@@ -32,29 +32,31 @@ def _commands_field(**options: Any) -> serializers.ListField:
 
 
 class GrantAnswer(serializers.Serializer[Any]):
-    """Where somebody may command."""
+    """A cluster and namespace in which an account may change workloads."""
 
     cluster = serializers.CharField(help_text="Empty: any.", allow_blank=True)
     namespace = serializers.CharField(help_text="Empty: any.", allow_blank=True)
 
 
 class MeAnswer(serializers.Serializer[Any]):
-    """An account, as itself sees it."""
+    """Your account."""
 
     username = serializers.CharField()
-    roles = serializers.ListField(child=serializers.CharField(), help_text="The groups you are in.")
+    roles = serializers.ListField(child=serializers.CharField(), help_text="Your groups.")
     permissions = serializers.ListField(
         child=serializers.ChoiceField([command.value for command in Command]),
-        help_text="The commands you may give, where you have a grant.",
+        help_text="The commands you may give, in namespaces for which you have a grant.",
     )
-    may_see = serializers.BooleanField(help_text="Whether you may read anything but this.")
+    may_see = serializers.BooleanField(help_text="Whether you may view workloads.")
     needs_grants = serializers.BooleanField(help_text="Whether commands also need a grant for the namespace.")
     grants = GrantAnswer(many=True)
-    # A word of the framework's own, too, which only those who write into answers would miss.
-    read_only = serializers.BooleanField(help_text="Whether READ_ONLY is set.")  # type: ignore[assignment]
+    # The framework has an attribute of this name too; only serializers that write need it.
+    read_only = serializers.BooleanField(help_text="Whether READ_ONLY is set: nobody can change anything.")  # type: ignore[assignment]
     observe = serializers.BooleanField(help_text="Whether OBSERVE is set: Grove UI writes nothing to any cluster.")
-    token = serializers.CharField(allow_null=True, help_text="The name of the token that was sent; null: a session.")
-    token_read_only = serializers.BooleanField(help_text="Whether that token only reads.")
+    token = serializers.CharField(
+        allow_null=True, help_text="The name of the token of this request. Null: you use a session."
+    )
+    token_read_only = serializers.BooleanField(help_text="Whether that token can only read.")
     token_namespaces = GrantAnswer(many=True, allow_null=True, help_text=_NAMESPACES)
     token_commands = _commands_field()
 
@@ -64,45 +66,45 @@ class TokenAnswer(serializers.Serializer[Any]):
 
     id = serializers.IntegerField()
     name = serializers.CharField()
-    prefix = serializers.CharField(help_text="How its text begins.", allow_blank=True)
+    prefix = serializers.CharField(help_text="The first characters of its secret.", allow_blank=True)
     read_only = serializers.BooleanField()  # type: ignore[assignment]
     namespaces = GrantAnswer(many=True, allow_null=True, help_text=_NAMESPACES)
     commands = _commands_field()
     state = serializers.ChoiceField(
         [state.value for state in TokenState],
-        help_text="Only a valid token opens anything. Asleep: its owner must sign in first (OIDC_TOKEN_DAYS).",
+        help_text="Only a valid token is accepted. Asleep: its owner must sign in first (OIDC_TOKEN_DAYS).",
     )
     created = serializers.DateTimeField()
     expires_at = serializers.DateTimeField(
-        allow_null=True, help_text="At the latest after TOKEN_MAX_DAYS. Null: never."
+        allow_null=True, help_text="At most TOKEN_MAX_DAYS after its creation. Null: never."
     )
-    last_used_at = serializers.DateTimeField(allow_null=True, help_text="At most a minute behind. Null: not used yet.")
+    last_used_at = serializers.DateTimeField(allow_null=True, help_text="Accurate to a minute. Null: not used yet.")
     revoked_at = serializers.DateTimeField(allow_null=True)
 
 
 class NewTokenAnswer(TokenAnswer):
-    """A token that was just made."""
+    """A new token with its secret."""
 
-    token = serializers.CharField(help_text="Send it as Authorization: Bearer …; it is shown this once.")
+    token = serializers.CharField(help_text="Send it as Authorization: Bearer …; it is shown only in this answer.")
 
 
 class NamespaceBody(StrictSerializer):
-    """Where a token may command."""
+    """A cluster and namespace of the scope of a token."""
 
     cluster = StrictCharField(required=False, default="", allow_blank=True, max_length=253, help_text="Empty: any.")
     namespace = StrictCharField(required=False, default="", allow_blank=True, max_length=63, help_text="Empty: any.")
 
 
 class TokenBody(StrictSerializer):
-    """What a new token is to be."""
+    """A token to create."""
 
-    name = StrictCharField(max_length=100, help_text="What it is for.")
+    name = StrictCharField(max_length=100, help_text="What the token is for.")
     expires_at = serializers.DateTimeField(
         required=False,
         allow_null=True,
-        help_text=f"Null: never, where TOKEN_MAX_DAYS is off. Left out: in {DEFAULT_TOKEN_DAYS} days, or earlier.",
+        help_text=f"Null: never, if TOKEN_MAX_DAYS is off. Default: in {DEFAULT_TOKEN_DAYS} days, or earlier.",
     )
-    read_only = StrictBooleanField(default=False, help_text="Whether it only reads.")  # type: ignore[assignment]
+    read_only = StrictBooleanField(default=False, help_text="Whether it can only read.")  # type: ignore[assignment]
     namespaces = serializers.ListField(
         child=NamespaceBody(), required=False, allow_null=True, max_length=MAX_NAMESPACES, help_text=_NAMESPACES
     )
@@ -110,40 +112,40 @@ class TokenBody(StrictSerializer):
 
 
 class MeView(APIView):
-    """Who you are."""
+    """Your account."""
 
     permission_classes = (IsSignedIn,)
 
-    @extend_schema(operation_id="me", summary="Who you are and what you may", tags=["accounts"], responses=MeAnswer)
+    @extend_schema(operation_id="me", summary="Get your account", tags=["accounts"], responses=MeAnswer)
     def get(self, request: Request) -> Response:
-        """Tell the account that a token or session belongs to, its roles, permissions and grants."""
+        """Return the account of the token or session, with its roles, permissions and grants."""
         return Response(MeAnswer(_render_account(request)).data)
 
 
 class TokensView(APIView):
-    """All your tokens."""
+    """Your tokens."""
 
     permission_classes = (IsSignedIn,)
 
     @extend_schema(
-        operation_id="tokens_list", summary="Your tokens", tags=["accounts"], responses=TokenAnswer(many=True)
+        operation_id="tokens_list", summary="List your tokens", tags=["accounts"], responses=TokenAnswer(many=True)
     )
     def get(self, request: Request) -> Response:
-        """List your tokens, the newest first, also those that have expired or were revoked."""
+        """List your tokens, the newest first, including expired and revoked ones."""
         return Response(TokenAnswer([_render_token(one) for one in _own_tokens(request)[:500]], many=True).data)
 
     @extend_schema(
         operation_id="tokens_create",
-        summary="Make a token",
+        summary="Create a token",
         tags=["accounts"],
         request=TokenBody,
         responses={201: NewTokenAnswer},
     )
     def post(self, request: Request) -> Response:
-        """Make a token for yourself. Its text is in this answer and never to be had again.
+        """Create a token for yourself. Only this answer contains its secret.
 
-        A token that is made with another one ends with that, at the latest, and has its limits or narrower ones; one
-        that only reads makes none.
+        A token that is created with another token expires with that token at the latest, and has the same scope or a
+        narrower one. A read-only token cannot create tokens.
         """
         caller = caller_of(request, Source.API)
         require_one_of(caller, [Command.CREATE_TOKEN], WorkloadRef(name=caller.name))
@@ -172,12 +174,12 @@ class TokenView(APIView):
         summary="Revoke a token",
         tags=["accounts"],
         request=None,
-        responses={204: OpenApiResponse(description="It opens nothing any more.")},
+        responses={204: OpenApiResponse(description="The token is revoked.")},
     )
     def delete(self, request: Request, number: int) -> Response:
-        """End a token at once, and those that were made with it.
+        """Revoke a token and all tokens that were created with it.
 
-        They stay in the list; revoking one again does nothing.
+        They stay in the list; revoking a token again does nothing.
         """
         token_revoke(caller_of(request, Source.API), number)
         return Response(status=status.HTTP_204_NO_CONTENT)

@@ -1,4 +1,4 @@
-"""The audit by HTTP: who commanded what, filtered and paged, for all or for one workload, and all of it as CSV."""
+"""The audit log by HTTP, with filters and pages, for all workloads or one, and its export as CSV."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -32,32 +32,32 @@ def _timestamp_parameter(name: str, words: str) -> OpenApiParameter:
 
 
 _FILTERS: Final = [
-    query_parameter("actor", "Only what this account commanded."),
+    query_parameter("actor", "Only commands of this account."),
     query_parameter("command", "Only this command.", among=_COMMANDS),
-    query_parameter("result", "Only what came out so.", among=_RESULTS),
-    query_parameter("cluster", "Only what concerned this cluster."),
-    query_parameter("namespace", "Only what concerned this namespace."),
-    query_parameter("name", "Only what concerned the workload or account of this name."),
-    _timestamp_parameter("since", "From this moment on, as 2026-01-31T12:00:00Z."),
-    _timestamp_parameter("until", "Before this moment."),
+    query_parameter("result", "Only commands with this result.", among=_RESULTS),
+    query_parameter("cluster", "Only commands about this cluster."),
+    query_parameter("namespace", "Only commands about this namespace."),
+    query_parameter("name", "Only commands about the workload or account of this name."),
+    _timestamp_parameter("since", "Only commands at or after this time, such as 2026-01-31T12:00:00Z."),
+    _timestamp_parameter("until", "Only commands before this time."),
 ]
 _PAGE: Final = page_serializer(response_serializer(AuditItem), "AuditPage")
 
 
 class AuditView(APIView):
-    """What was commanded."""
+    """The audit log."""
 
     @extend_schema(
         operation_id="audit_list",
-        summary="What was commanded",
+        summary="List the audit log",
         tags=["audit"],
         parameters=[*_FILTERS, *PAGING],
         responses=_PAGE,
     )
     def get(self, request: Request) -> HttpResponse:
-        """List commands, the latest first: who, when, from where, what, before and after, and what came of it.
+        """List commands, the latest first: account, time, address, command, values before and after, and result.
 
-        The result Begun means that the process ended before the outcome was noted: only the cluster knows it.
+        The result Begun means that the process ended before it recorded the result: look at the workload.
         """
         query = QueryParams(request)
         filters, window = _read_filters(request, query), query.window()
@@ -66,19 +66,19 @@ class AuditView(APIView):
 
 
 class AuditExportView(APIView):
-    """The audit as a file. That somebody may not have it is put on record, so the service is asked and not the view."""
+    """The audit log as a file. The service checks the permission, not the view, so that refusals are recorded."""
 
     permission_classes = (IsSignedIn,)
 
     @extend_schema(
         operation_id="audit_export",
-        summary="The audit as CSV",
+        summary="Export the audit log as CSV",
         tags=["audit"],
         parameters=_FILTERS,
         responses={(200, "text/csv"): OpenApiTypes.STR},
     )
     def get(self, request: Request) -> StreamingHttpResponse:
-        """Send all commands that match as a table, the latest first."""
+        """Export all matching commands as CSV, the latest first."""
         query = QueryParams(request)
         filters = _read_filters(request, query)
         query.raise_if_invalid()
@@ -90,17 +90,17 @@ class AuditExportView(APIView):
 
 
 class WorkloadAuditView(APIView):
-    """What was commanded to a workload."""
+    """The audit log of a workload."""
 
     @extend_schema(
         operation_id="workloads_audit",
-        summary="What was commanded to a workload",
+        summary="List the commands to a workload",
         tags=["audit"],
         parameters=PAGING,
         responses=_PAGE,
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """List commands to a workload, the latest first; also those to one that is gone."""
+        """List the commands to a workload, the latest first. The workload may be deleted."""
         query = QueryParams(request)
         window = query.window()
         query.raise_if_invalid()
@@ -120,7 +120,7 @@ class ClusterTestView(APIView):
         responses=response_serializer(ClusterTest),
     )
     def post(self, request: Request, cluster: str) -> HttpResponse:
-        """Ask a cluster whether we can work with it; each line is one question with its answer in words."""
+        """Check the connection to a cluster and the permissions there; each line is one check with its result."""
         reject_parameters(request)
         found = cluster_test(caller_of(request, Source.API), cluster)
         return cacheable_response({"cluster": found.cluster, "ok": found.ok, "lines": found.lines})
@@ -147,9 +147,9 @@ def _read_timestamp(request: Request, query: QueryParams, name: str) -> datetime
         return None
     try:
         moment = datetime.fromisoformat(text.replace(" ", "+"))
-        moment.astimezone(UTC)  # as databases keep it; at the ends of the calendar there is no such moment
+        moment.astimezone(UTC)  # databases store UTC; at the ends of the calendar the conversion overflows
     except (ValueError, OverflowError):
         moment = None
     if moment is None or moment.tzinfo is None:
-        raise BadParameter(RequestFinding(name, "WrongType", f"{name} must be a moment like 2026-01-31T12:00:00Z."))
+        raise BadParameter(RequestFinding(name, "WrongType", f"{name} must be a time such as 2026-01-31T12:00:00Z."))
     return moment

@@ -1,8 +1,8 @@
-"""Who sends a request to the API: by token, or by the session of a browser.
+"""Authentication of API requests: by token, or by the session of a browser.
 
-A token comes as `Authorization: Bearer <token>`; it is looked up by its digest, with its owner, in one query. A session
-is taken only with the CSRF token where something is changed. Nothing here says why a token is of no use: whoever has
-found one need not learn whether it ever was.
+A token comes as `Authorization: Bearer <token>`; one query finds it by its digest, with its owner. A request that
+changes something by session needs the CSRF token. The answer never says why a token is invalid: a person who found a
+token must not learn whether it was ever valid.
 """
 
 from typing import Any, Final
@@ -16,15 +16,15 @@ from rollouts.models import ApiToken, User
 
 SCHEME: Final = "Bearer"
 _CREDENTIAL_REJECTED: Final = (
-    "This token is not known, has expired, was revoked, or sleeps until its owner signs in again; use another one."
+    "This token is unknown, expired, revoked, or asleep until its owner signs in again. Use another token."
 )
 
 
 class TokenAuthentication(authentication.BaseAuthentication):
-    """By a token in the header."""
+    """Authentication by a token in the header."""
 
     def authenticate(self, request: Request) -> tuple[User, ApiToken] | None:
-        """Return the owner and the token; None when the header shows none."""
+        """Return the owner and the token; None if the header has no token."""
         scheme, _, text = request.headers.get("Authorization", "").partition(" ")
         if scheme.lower() != SCHEME.lower():
             return None
@@ -35,15 +35,15 @@ class TokenAuthentication(authentication.BaseAuthentication):
         return token.user, token
 
     def authenticate_header(self, request: Request) -> str:
-        """Say what to send instead."""
+        """Return the value of WWW-Authenticate."""
         return SCHEME
 
 
 class SessionAuthentication(authentication.SessionAuthentication):
-    """By the session of a browser, which must prove where something is changed that its own page sent it."""
+    """Authentication by the session of a browser, with CSRF protection for requests that change something."""
 
     def enforce_csrf(self, request: Any) -> None:
-        """Refuse what another site may have sent."""
+        """Refuse a request that another site may have sent."""
         try:
             super().enforce_csrf(request)
         except exceptions.PermissionDenied as error:

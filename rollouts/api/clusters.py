@@ -1,4 +1,4 @@
-"""/clusters/: the clusters that are looked after, and their nodes."""
+"""/clusters/: the configured clusters and their nodes."""
 
 from django.http import HttpResponse
 from django.urls import path
@@ -24,7 +24,7 @@ class ClustersView(APIView):
         responses=page_serializer(response_serializer(ClusterDetail), "ClusterPage"),
     )
     def get(self, request: Request) -> HttpResponse:
-        """List the configured clusters, with how we stand with each and what it holds. They fit on one page."""
+        """List the configured clusters: connection state, workloads by state, nodes and pods. There is one page."""
         reject_parameters(request)
         clusters = cluster_list()
         return cacheable_response({"count": len(clusters), "next": None, "previous": None, "results": clusters})
@@ -40,7 +40,7 @@ class ClusterView(APIView):
         responses=response_serializer(ClusterDetail),
     )
     def get(self, request: Request, cluster: str) -> HttpResponse:
-        """Tell how we stand with a cluster and what it holds."""
+        """Return the connection state of a cluster, its workloads by state, its nodes and pods."""
         reject_parameters(request)
         return cacheable_response(cluster_detail(cluster))
 
@@ -52,11 +52,11 @@ class NodesView(APIView):
         operation_id="nodes_list",
         summary="The nodes of a cluster",
         tags=["clusters"],
-        parameters=[query_parameter("search", "Words that the name contains."), *PAGING],
+        parameters=[query_parameter("search", "Words that the name must contain."), *PAGING],
         responses=page_serializer(response_serializer(NodeDetail), "NodePage"),
     )
     def get(self, request: Request, cluster: str) -> HttpResponse:
-        """List nodes by name, each with the pods on it by workload and template."""
+        """List nodes by name, each with its pods by workload and template."""
         query = QueryParams(request)
         search, window = query.text("search"), query.window()
         query.raise_if_invalid()

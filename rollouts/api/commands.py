@@ -1,8 +1,8 @@
-"""What people command to a workload by HTTP: apply, images, scale, restart, roll back, take over.
+"""Commands to a workload by HTTP: apply, images, scale, restart, roll back, take over.
 
-A view reads the body (`serializers`), says who asks and what they saw, calls the service, and renders what came of it.
-Everything that is refused is raised there and becomes problem+json. All commands take `If-Match`, `Idempotency-Key` and
-`?dry_run=true`; a parameter that nobody knows is refused, because whoever misspells dry_run means it.
+A view reads the body (`serializers`) and the headers, calls the service, and renders the result. The service raises
+refusals, which become problem+json. All commands take `If-Match`, `Idempotency-Key` and `?dry_run=true`; an unknown
+parameter is rejected, because a misspelt dry_run must not change anything.
 """
 
 from collections.abc import Callable, Sequence
@@ -51,7 +51,7 @@ from rollouts.services.takeover import cluster_take_over, workload_take_over
 
 
 def flag_parameter(name: str, words: str) -> OpenApiParameter:
-    """Describe a flag in the address."""
+    """Describe a boolean query parameter."""
     return OpenApiParameter(name, {"type": "boolean", "default": False}, OpenApiParameter.QUERY, description=words)
 
 
@@ -61,7 +61,7 @@ IF_MATCH: Final = OpenApiParameter(
     "If-Match",
     str,
     OpenApiParameter.HEADER,
-    description="ETag of the state that you saw. If the workload has been changed since: 412, with what changed.",
+    description="The ETag that you read. If the workload has been changed since: 412, with the changed fields.",
 )
 COMMAND_HEADERS: Final = [
     IF_MATCH,
@@ -69,16 +69,16 @@ COMMAND_HEADERS: Final = [
         "Idempotency-Key",
         {"type": "string", "pattern": "^[!-~]{1,255}$"},
         OpenApiParameter.HEADER,
-        description="Any text of your own. The same command with the same key is carried out once, and answered alike.",
+        description="A text of your choice. A command that is repeated with its key runs once; the answer is the same.",
     ),
 ]
-_DRY_RUN: Final = flag_parameter("dry_run", "Ask the cluster what would be changed, and change nothing.")
+_DRY_RUN: Final = flag_parameter("dry_run", "Return what would change, and change nothing.")
 
 
 def describe_command(
     body: Any, answer: Any, *, extra: Sequence[OpenApiParameter] = (_DRY_RUN,), **more: Any
 ) -> Callable[[Any], Any]:
-    """Describe a command for the schema."""
+    """Describe a command for the OpenAPI schema."""
     return extend_schema(
         request=body, responses={200: answer}, parameters=[*COMMAND_HEADERS, *extra], tags=["commands"], **more
     )
@@ -89,14 +89,14 @@ class CommandView(APIView):
 
     parser_classes: tuple[type[BaseParser], ...] = (StrictJSONParser,)
     flags: tuple[str, ...] = ("dry_run",)
-    # What a body may turn out to ask for.
+    # The commands that a body may contain.
     commands: tuple[Command, ...]
-    # It changes nothing, so that not even a refusal is on record.
+    # A view that changes nothing; its refusals are not recorded.
     is_read_only = False
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
-        """Refuse who may not, and what nobody knows, before the body is parsed."""
-        # Kept from here on, unparsed: to look for a CSRF token, whoever authenticates a session may read it too.
+        """Check the permission and the parameters before the body is parsed."""
+        # Django keeps the raw body from here on: the CSRF check of a session may read the stream.
         _ = request._request.body  # noqa: SLF001 (public in all but name)
         super().initial(request, *args, **kwargs)
         if request.method not in SAFE_METHODS:
@@ -110,25 +110,25 @@ class CommandView(APIView):
             )
 
     def commands_of(self, request: Request) -> tuple[Command, ...]:
-        """Return what a request may turn out to ask for."""
+        """Return the commands that a request may contain."""
         return self.commands
 
     def _require_known_parameters(self, request: Request) -> None:
         unknown = [name for name in request.query_params if name not in self.flags]
         if unknown:
             raise BadParameter(
-                *(RequestFinding(name[:100], "UnknownValue", "There is no such parameter here.") for name in unknown)
+                *(RequestFinding(name[:100], "UnknownValue", "This parameter is unknown.") for name in unknown)
             )
 
     def read_body(self, shape: type[StrictSerializer]) -> dict[str, Any]:
-        """Return the body as its shape has it."""
+        """Return the validated body."""
         body = shape(data=self.request.data)
         body.is_valid(raise_exception=True)
         values: dict[str, Any] = body.validated_data
         return values
 
     def flag(self, name: str) -> bool:
-        """Return whether a flag is set in the address."""
+        """Return the value of a boolean query parameter."""
         text = self.request.query_params.get(name, "false").lower()
         if text not in _FLAGS:
             raise BadParameter(RequestFinding(name, "WrongType", f"{name} must be true or false."))
@@ -146,7 +146,7 @@ class CommandView(APIView):
         return answer_once(request, lambda since: edit_response(request, carry_out(since, caller, terms)))
 
     def read_preconditions(self) -> tuple[Caller, dict[str, Any]]:
-        """Return who asks, and what holds for every command: the state that they saw, and whether it is a dry run."""
+        """Return the caller and the options of every command: the expected version, and whether it is a dry run."""
         terms = {"expected": read_expected(self.request), "dry_run": self.flag("dry_run")}
         return caller_of(self.request, Source.API), terms
 
@@ -158,7 +158,7 @@ class ImagesView(CommandView):
 
     @describe_command(ImagesBody, ChangedAnswer, operation_id="workload_set_images", summary="Change images")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Give containers other images; that is a new template, which the strategy brings to the pods."""
+        """Change the images of containers. This changes the template and starts an update."""
         return self.run_change("images", WorkloadRef(cluster, namespace, name), self.read_body(ImagesBody))
 
 
@@ -181,17 +181,17 @@ class ApplyView(CommandView):
                 "If-None-Match",
                 {"type": "string", "enum": ["*"]},
                 OpenApiParameter.HEADER,
-                description="The workload must be new.",
+                description="Create only: the workload must not exist yet.",
             ),
             _DRY_RUN,
-            flag_parameter("force", "Take over fields that others hold with another value."),
+            flag_parameter("force", "Take over fields that other field managers own."),
         ],
     )
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Apply a manifest, as YAML or JSON: the workload is created, or carries these fields from now on.
+        """Create or change a workload from a manifest in YAML or JSON, by server-side apply.
 
-        What was applied here before and is left out now is removed; what others wrote stays (server-side apply). A
-        manifest as it was shown here can be sent back: what is hidden in it is put back.
+        Fields that Grove UI applied before and that are missing now are removed; fields of other managers stay. You can
+        send back a manifest that you read here: Grove UI restores its hidden values.
         """
         place, manifest = WorkloadRef(cluster, namespace, name), request.data
         change = Apply(manifest, force=self.flag("force"), must_be_new=read_must_be_new(request))
@@ -205,7 +205,7 @@ class ScaleView(CommandView):
 
     @describe_command(ScaleBody, ChangedAnswer, operation_id="workload_scale", summary="Scale")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Set replicas: of the set; with `component` in the template; with `replica` too, of the live component."""
+        """Set the replicas of the set; with `component`, in the template; with `replica` too, of a live component."""
         return self.run_change("scale", WorkloadRef(cluster, namespace, name), self.read_body(ScaleBody))
 
 
@@ -216,18 +216,18 @@ class RestartView(CommandView):
 
     @describe_command(RestartBody, ChangedAnswer, operation_id="workload_restart", summary="Restart")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Have pods replaced by new ones of the same kind, as the strategy says."""
+        """Replace all pods, or the pods of some components, by the update strategy."""
         return self.run_change("restart", WorkloadRef(cluster, namespace, name), self.read_body(RestartBody))
 
 
 class RollBackView(CommandView):
-    """The way back."""
+    """Rollbacks."""
 
     commands = (Command.ROLL_BACK_WORKLOAD,)
 
     @describe_command(RollBackBody, ChangedAnswer, operation_id="workload_roll_back", summary="Roll back")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Make the pods again what they were under a revision; replicas and strategies stay as they are."""
+        """Restore the pod templates of a revision. Replicas and strategies stay unchanged."""
         return self.run_change("rollback", WorkloadRef(cluster, namespace, name), self.read_body(RollBackBody))
 
 
@@ -238,10 +238,10 @@ class TakeOverView(CommandView):
 
     @describe_command(TakeOverBody, ChangedAnswer, operation_id="workload_take_over", summary="Take over from Grove")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Make a workload of Grove's own operator Grove UI's, after that operator is gone. No pod is replaced.
+        """Take over a workload that Grove's own operator managed. No pod is replaced.
 
-        `changed` has the fields of all objects, each with the kind and name of its object. Refused while Grove's
-        operator runs. A takeover that was cut off is finished by another one.
+        Uninstall that operator first: the command is refused while it runs. `changed` has the fields of all objects,
+        each with kind and name. If a takeover is interrupted, repeat it.
         """
         place = WorkloadRef(cluster, namespace, name)
         self.read_body(TakeOverBody)
@@ -262,9 +262,9 @@ class TakeOverClusterView(CommandView):
         parameters=[*COMMAND_HEADERS[1:], _DRY_RUN],
     )
     def post(self, request: Request, cluster: str) -> HttpResponse:
-        """Take over every workload of a cluster that Grove's own operator keeps, one after the other.
+        """Take over all workloads of a cluster that Grove's own operator managed, one after the other.
 
-        What is in the way of one workload does not keep the others. Needs a grant for all namespaces of the cluster.
+        If one fails, the others continue. Needs a grant for all namespaces of the cluster.
         """
         self.read_body(TakeOverBody)
         caller, terms = self.read_preconditions()
@@ -294,7 +294,7 @@ class TakeOverClusterView(CommandView):
 
 
 def edit_response(request: Request, changed: EditResult) -> HttpResponse:
-    """Render what a command changed."""
+    """Render the result of an edit."""
     body = {
         "workload": render_place(changed.place),
         "version": changed.version,
@@ -312,12 +312,12 @@ def edit_response(request: Request, changed: EditResult) -> HttpResponse:
 
 
 def render_place(place: WorkloadRef) -> dict[str, str]:
-    """Render the name of a workload."""
+    """Render the reference to a workload."""
     return {"cluster": place.cluster, "namespace": place.namespace, "name": place.name}
 
 
 def render_findings(findings: Sequence[Finding]) -> list[dict[str, str]]:
-    """Render what there is to know about fields."""
+    """Render findings about fields."""
     return [{"field": one.field, "code": str(one.code), "message": one.message} for one in findings]
 
 

@@ -1,7 +1,7 @@
-"""What a command depends on: the state that its sender saw, told by the headers of HTTP.
+"""Preconditions of commands: `If-Match` and `If-None-Match`.
 
-`If-Match` holds the ETag of an answer that the sender has seen; services compare it with what is there
-(`rollouts.manifests.workload_version`). `If-None-Match: *` asks for something that is not there yet.
+`If-Match` contains the ETag of an answer that the caller read; services compare it with the current version
+(`rollouts.manifests.workload_version`). `If-None-Match: *` demands that the object does not exist yet.
 """
 
 from typing import Final
@@ -23,22 +23,20 @@ def render_etag(version: str) -> str:
 
 
 def read_expected(request: Request) -> str | None:
-    """Return what the sender saw, as If-Match tells it; None when they do not say."""
+    """Return the value of If-Match; None without the header."""
     header: str | None = request.headers.get("If-Match")
     if header is not None and len(header) > _MAX_CHARACTERS:
         raise BadParameter(
-            RequestFinding("If-Match", "TooLong", f"If-Match may have at most {_MAX_CHARACTERS} characters.")
+            RequestFinding("If-Match", "TooLong", f"If-Match can have at most {_MAX_CHARACTERS} characters.")
         )
     return header
 
 
 def read_must_be_new(request: Request) -> bool:
-    """Return whether the sender wants nothing to be there yet."""
+    """Return whether the object must not exist yet."""
     header = request.headers.get("If-None-Match")
     if header is None:
         return False
     if header.strip() != "*":
-        raise BadParameter(
-            RequestFinding("If-None-Match", "UnknownValue", "If-None-Match can only be * here: it must be new.")
-        )
+        raise BadParameter(RequestFinding("If-None-Match", "UnknownValue", "If-None-Match must be * here."))
     return True

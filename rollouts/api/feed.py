@@ -1,7 +1,7 @@
-"""/feed/: what changes, as server-sent events, for whoever shows it live.
+"""/feed/: changes as server-sent events, for programs.
 
-An event says what to look at again, never what it looks like now. Before it: `sse`, which keeps the answer open
-and says what is new to whom; here it is put into words. Pages have a stream of their own (`live.stream`).
+An event names what changed, never its new content. `live.sse` keeps the answer open and delivers the changes; this
+module renders them. Pages have a stream of their own (`live.stream`).
 """
 
 from collections.abc import AsyncGenerator
@@ -33,31 +33,32 @@ from rollouts.live.sse import (
     sse_response,
     subscribed_to_feed,
 )
+from rollouts.manifests.workload_ref import namespace_of
 from rollouts.models import ApiToken
 
 
 class EventStreamRenderer(BaseRenderer):
-    """Says that events are to be had here; they are written by `_stream`."""
+    """Declares the media type; `_stream` writes the events."""
 
     media_type = CONTENT_TYPE
     format = "event-stream"
     charset = None
 
     def render(self, data: Any, accepted_media_type: str | None = None, renderer_context: Any = None) -> bytes:
-        """Return nothing: no view answers with data here."""
+        """Return nothing: the view answers with a stream."""
         return b""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedFilter:
-    """What somebody wants to know of; what is empty wants everything."""
+    """Which changes a subscriber receives; an empty tuple stands for all."""
 
     clusters: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     workloads: tuple[str, ...] = ()  # keys: cluster/namespace/name
 
     def matches(self, change: Change) -> bool:
-        """Whether a change is of interest; of a cluster's own trouble everybody is told who looks into it."""
+        """Return whether a change matches; a change of a cluster itself matches every filter inside that cluster."""
         if self.clusters and change.cluster not in ("", *self.clusters):
             return False
         if not self.namespaces and not self.workloads:
@@ -66,33 +67,33 @@ class FeedFilter:
             return not self.workloads or any(key.startswith(f"{change.key}/") for key in self.workloads)
         if change.kind != "workload" or (self.workloads and change.key not in self.workloads):
             return False
-        return not self.namespaces or change.key.split("/")[1] in self.namespaces
+        return not self.namespaces or namespace_of(change.key) in self.namespaces
 
 
 class FeedView(APIView):
-    """What changes."""
+    """The change feed."""
 
     renderer_classes = (EventStreamRenderer,)
 
     @extend_schema(
         operation_id="feed",
-        summary="What changes, as it changes",
+        summary="Stream changes",
         tags=["feed"],
         parameters=[
-            query_parameter("cluster", "Only of these clusters.", many=True),
-            query_parameter("namespace", "Only workloads in these namespaces.", many=True),
-            query_parameter("workload", "Only these workloads, each as `cluster/namespace/name`.", many=True),
+            query_parameter("cluster", "Only changes in these clusters.", many=True),
+            query_parameter("namespace", "Only changes of workloads in these namespaces.", many=True),
+            query_parameter("workload", "Only changes of these workloads, as `cluster/namespace/name`.", many=True),
             OpenApiParameter(
                 "Last-Event-ID",
                 OpenApiTypes.STR,
                 OpenApiParameter.HEADER,
-                description="The id of the last event that you have: what came after it is sent first.",
+                description="The id of the last event that you received; the feed continues after it.",
             ),
         ],
         responses={
             (200, CONTENT_TYPE): OpenApiResponse(
                 OpenApiTypes.STR,
-                description="Events, until you leave.",
+                description="Events, until you disconnect.",
                 examples=[
                     OpenApiExample(
                         "A change",
@@ -104,14 +105,14 @@ class FeedView(APIView):
         },
     )
     def get(self, request: Request) -> HttpResponseBase:
-        """Keep the answer open and send an event whenever something changes (server-sent events).
+        """Stream an event for each change (server-sent events).
 
-        `change` says what to look at again: `kind` (workload, cluster, node, override or audit), `key`, `cluster`,
-        which parts (`what`; none named: all) and whether it is `deleted`. `reset`: something may have been missed,
-        look at everything again. `stale`: nothing can be told for now; a `reset` follows. `heartbeat`: nothing has
-        changed for some seconds. Bursts are merged to four writes a second. Connect again with the last id as
-        `Last-Event-ID`, as browsers do by themselves. It ends when your token or session does. An account may have
-        only so many feeds and live pages open at once: 429, with `Retry-After`.
+        `change` names what to read again: `kind` (workload, cluster, node, override or audit), `key`, `cluster`, the
+        changed parts (`what`; empty: all) and whether it is `deleted`. `reset`: events may be missing, so read
+        everything again. `stale`: Redis is unavailable and changes are not reported; a `reset` follows. `heartbeat`:
+        nothing has changed for some seconds. Bursts are merged to four writes a second. After a disconnect, send the
+        last id as `Last-Event-ID`, as browsers do. The feed ends with your token or session. The number of feeds and
+        live pages of an account is limited: 429 with `Retry-After`.
         """
         query = QueryParams(request)
         interest = FeedFilter(query.texts("cluster"), query.texts("namespace"), query.texts("workload"))
@@ -140,7 +141,7 @@ def _stream_viewer_of(request: Request) -> StreamViewer:
 
 
 async def _stream(interest: FeedFilter, guest: StreamViewer, after_id: str) -> AsyncGenerator[bytes, None]:
-    """Write events until the viewer leaves, is sent away, or may not see any more."""
+    """Write events until the client disconnects, is disconnected, or loses its permission."""
     viewer = FeedSubscriber(interest.matches)
     async with subscribed_to_feed(LIVE.for_running_loop().hub, viewer, after_id):
         yield _render_start(viewer.last_id)
@@ -154,13 +155,13 @@ def _render_start(last_id: str) -> bytes:
 
 
 def _render_heartbeat(last_id: str) -> bytes:
-    """Render a sign of life that scripts hear too, and where to go on from."""
+    """Render a heartbeat event with the last id."""
     where = f"id: {last_id}\n" if last_id else ""
     return f"{where}event: heartbeat\ndata: {{}}\n\n".encode()
 
 
 def _render(batch: FeedBatch) -> bytes:
-    """Render what is to be sent; the id comes with the last event, so whoever breaks off before it gets all again."""
+    """Render a batch; only its last event has an id, so a client that disconnects before it receives all again."""
     events: list[tuple[bytes, bytes]] = []
     if batch.is_stale:
         events.append((b"stale", b"{}"))

@@ -1,4 +1,4 @@
-"""What happened to a workload: its rollouts with their timelines, the revisions of its template, and Events."""
+"""The history of a workload: rollouts with their timelines, revisions of its template, and Kubernetes Events."""
 
 from django.http import HttpResponse
 from django.urls import path
@@ -46,13 +46,16 @@ class RolloutsView(APIView):
 
     @extend_schema(
         operation_id="rollouts_list",
-        summary="The rollouts of a workload",
+        summary="List the rollouts of a workload",
         tags=["history"],
-        parameters=[query_parameter("outcome", "Only those that ended so.", many=True, among=_OUTCOMES), *PAGING],
+        parameters=[
+            query_parameter("outcome", "Only rollouts with this outcome.", many=True, among=_OUTCOMES),
+            *PAGING,
+        ],
         responses=page_serializer(response_serializer(RolloutSummary), "RolloutPage"),
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """List rollouts, the newest first; also those of a workload that is gone."""
+        """List rollouts, the newest first. The workload may be deleted."""
         query = QueryParams(request)
         outcomes, window = query.text_choices("outcome", _OUTCOMES), query.window()
         query.raise_if_invalid()
@@ -66,28 +69,28 @@ class RolloutView(APIView):
 
     @extend_schema(
         operation_id="rollouts_detail",
-        summary="One rollout",
+        summary="Get a rollout",
         tags=["history"],
         responses=response_serializer(RolloutDetail),
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str, rollout: int) -> HttpResponse:
-        """Tell how a rollout went, with the counts of pods over time."""
+        """Return a rollout with the pod counts over time."""
         reject_parameters(request)
         return cacheable_response(rollout_detail(WorkloadRef(cluster, namespace, name), rollout))
 
 
 class WorkloadTimelineView(APIView):
-    """What happened to a workload."""
+    """The timeline of a workload."""
 
     @extend_schema(
         operation_id="workloads_timeline",
-        summary="The timeline of a workload",
+        summary="Get the timeline of a workload",
         tags=["history"],
         parameters=PAGING,
         responses=_TIMELINE,
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """List what happened in all rollouts of a workload, the newest first."""
+        """List the events of all rollouts of a workload, the newest first."""
         query = QueryParams(request)
         window = query.window()
         query.raise_if_invalid()
@@ -97,17 +100,17 @@ class WorkloadTimelineView(APIView):
 
 
 class TimelineView(APIView):
-    """What happened in one rollout."""
+    """The timeline of a rollout."""
 
     @extend_schema(
         operation_id="rollouts_timeline",
-        summary="The timeline of a rollout",
+        summary="Get the timeline of a rollout",
         tags=["history"],
         parameters=PAGING,
         responses=_TIMELINE,
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str, rollout: int) -> HttpResponse:
-        """List what happened in a rollout, in its order."""
+        """List the events of a rollout in chronological order."""
         query = QueryParams(request)
         window = query.window()
         query.raise_if_invalid()
@@ -121,12 +124,12 @@ class RevisionsView(APIView):
 
     @extend_schema(
         operation_id="revisions_list",
-        summary="The revisions of a workload",
+        summary="List the revisions of a workload",
         tags=["history"],
         responses=page_serializer(response_serializer(RevisionSummary), "RevisionPage"),
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """List the templates that a workload had, the newest first; the last ones are kept, on one page."""
+        """List the recorded revisions of a workload, the newest first, on one page."""
         reject_parameters(request)
         found = revision_list(WorkloadRef(cluster, namespace, name))
         return cacheable_response({"count": len(found), "next": None, "previous": None, "results": found})
@@ -137,15 +140,15 @@ class RevisionView(APIView):
 
     @extend_schema(
         operation_id="revisions_detail",
-        summary="One revision",
+        summary="Get a revision",
         tags=["history"],
         responses=response_serializer(RevisionDetail),
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str, revision: int) -> HttpResponse:
-        """Return a template that a workload had, with what may be secret hidden.
+        """Return the template of a revision; values that may be secret are hidden.
 
-        Commands, arguments and values of environment variables are hidden from accounts that may not apply a manifest
-        there.
+        Commands, arguments and values of environment variables are hidden from accounts that may not apply manifests in
+        the namespace.
         """
         reject_parameters(request)
         place = WorkloadRef(cluster, namespace, name)
@@ -153,27 +156,27 @@ class RevisionView(APIView):
 
 
 class DiffView(APIView):
-    """What a revision changed."""
+    """The difference between two revisions."""
 
     @extend_schema(
         operation_id="revisions_diff",
-        summary="What differs between two revisions",
+        summary="Compare two revisions",
         tags=["history"],
         parameters=[
             query_parameter(
                 "against",
-                "The number of the revision to start from. Left out: for the newest revision the one before it, for"
-                " all others the newest, which shows what rolling back would change.",
+                "The revision to compare with. Default: for the newest revision its predecessor; for any other"
+                " revision the newest, which shows what a rollback would change.",
                 number=_MAX_NUMBER,
             )
         ],
         responses=response_serializer(RevisionDiff),
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str, revision: int) -> HttpResponse:
-        """Tell what differs from another revision to this one: whose pods are replaced, and a diff of both templates.
+        """Compare another revision with this one: the cliques whose pods are replaced, and a diff of both templates.
 
-        What may be secret is hidden; that it changed is still seen by accounts that may apply a manifest there. For
-        others, `is_hidden` says that all of what differs is hidden.
+        Values that may be secret are hidden; accounts that may apply manifests in the namespace still see that such a
+        value changed. For other accounts, `is_hidden` says that every difference is hidden.
         """
         query = QueryParams(request)
         against = query.number("against", 0, most=_MAX_NUMBER)
@@ -188,22 +191,23 @@ class EventsView(APIView):
 
     @extend_schema(
         operation_id="events_list",
-        summary="Kubernetes Events about a workload",
+        summary="List the Kubernetes Events of a workload",
         tags=["history"],
         parameters=PAGING,
         responses=page_serializer(
             response_serializer(EventItem),
             "EventPage",
-            is_partial=serializers.BooleanField(help_text="The namespace has more Events than were looked at."),
+            is_partial=serializers.BooleanField(help_text="The namespace has more Events than Grove UI read."),
             problem=serializers.CharField(
-                allow_blank=True, help_text="Why there are none, if the cluster cannot be asked; otherwise empty."
+                allow_blank=True, help_text="Why the Events could not be read from the cluster. Empty: they were."
             ),
         ),
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """List what the cluster tells of a workload and of everything it consists of, the newest first.
+        """List the Kubernetes Events of a workload and its objects, the newest first.
 
-        Read from the cluster at that moment, which forgets them after an hour or so. What may be secret is hidden.
+        Each request reads them from the cluster, which usually keeps Events for one hour. Values that may be secret are
+        hidden.
         """
         query = QueryParams(request)
         window = query.window()

@@ -1,18 +1,17 @@
-"""Commands that are sent twice and carried out once: `Idempotency-Key`.
+"""Commands that are sent twice and run once: `Idempotency-Key`.
 
-Whoever sends a command and hears nothing back sends it again with the same key. The first call with a key takes it, in
-one row before anything is done (`models.calls`); its answer is kept, and a repetition gets just that answer, marked by
-`Idempotent-Replayed: true`. What was refused has changed nothing and leaves the key free: with the reason mended, the
-same key may be used again.
+A client that gets no answer repeats its command with the same key. The first call claims the key in a row before it
+does anything (`models.calls`). Its answer is stored, and a repetition gets the same answer with the header
+`Idempotent-Replayed: true`. A refused command has changed nothing and releases the key.
 
-Of some calls nobody knows what came of them: the cluster gave no answer, or the process was killed. The next call with
-the key carries the command out again, in the first case at once, in the second after a while. That is safe: commands
-have preconditions and find nothing left to do where they were done, and one that would do something anew each time (a
-restart) is told when it was first asked for.
+The outcome of a call is unknown if the cluster did not answer or the process was killed. The next call with the key
+runs the command again: at once in the first case, after `RECLAIM_AFTER` in the second. That is safe: commands have
+preconditions and do nothing if nothing is left to do. A restart, which would do something each time, uses the time of
+the first call.
 
-A kept answer is repeated only while the caller may still give the command: its permissions are asked for again.
+A stored answer is repeated only while the caller still has the permissions for the command.
 
-The invariant: of two calls with one key, at most one carries out its command at a time.
+The invariant: of two calls with one key, at most one runs its command at a time.
 """
 
 import hashlib
@@ -37,7 +36,7 @@ from rollouts.services.audit import RequiredPermission, Result, Source, caller_o
 HEADER: Final = "Idempotency-Key"
 REPLAYED: Final = "Idempotent-Replayed"
 
-# Longer than any command takes, so that nobody takes over from one that is still at work.
+# Longer than any command takes, so that a second call never claims the key of a running one.
 RECLAIM_AFTER: Final = timedelta(seconds=120)
 RETENTION: Final = timedelta(hours=24)
 # A client that never repeats itself must not fill the database with answers.
@@ -47,11 +46,11 @@ _STORED_HEADERS: Final = ("ETag", "Location")
 
 
 class InFlight(InvalidState):
-    """The first call with this key is still at work."""
+    """The first call with this key is still running."""
 
 
 def answer_once(request: Request, carry_out: Callable[[datetime], HttpResponse]) -> HttpResponse:
-    """Carry a command out, or return the answer that it got before; it is told when it was first asked for."""
+    """Run a command with the time of its first request, or return the stored answer."""
     key = _read_key(request)
     if key is None:
         return carry_out(timezone.now())
@@ -73,7 +72,7 @@ def answer_once(request: Request, carry_out: Callable[[datetime], HttpResponse])
 
 
 def _current_attempt(call: Call) -> QuerySet[Call]:
-    """Return the row, as long as nobody else has taken it over."""
+    """Return the row, unless another call has claimed it."""
     return Call.objects.filter(pk=call.pk, tried=call.tried, finished=None)
 
 
@@ -86,7 +85,7 @@ def _read_key(request: Request) -> str | None:
 
 
 def _claim_key(request: Request, key: str) -> Call:
-    """Take a key, or return the call that has it and is finished."""
+    """Claim a key, or return the finished call that has it."""
     user, fingerprint = request.user, compute_fingerprint(request)
     assert isinstance(user, User), "commands are for accounts"  # noqa: S101 (the permission class has seen to it)
     _delete_expired()
@@ -96,7 +95,7 @@ def _claim_key(request: Request, key: str) -> Call:
     except IntegrityError:
         call = Call.objects.filter(user=user, key=key).first()
     if call is None:
-        raise InFlight(f"The first call with this {HEADER} has just been refused; send it again.")
+        raise InFlight(f"The first call with this {HEADER} was refused a moment ago. Send the command again.")
     if call.fingerprint != fingerprint:
         sentence = f"this {HEADER} was used for another command; use a new key for each command"
         raise exceptions.ValidationError({HEADER: [exceptions.ErrorDetail(sentence, code="key_reused")]})
@@ -106,16 +105,16 @@ def _claim_key(request: Request, key: str) -> Call:
 
 
 def _reclaim_key(call: Call) -> None:
-    """Take the key of a call of which nobody knows what came; raises InFlight while it may still be at work."""
+    """Claim the key of a call with an unknown outcome; raise InFlight while that call may still be running."""
     now = timezone.now()
     is_free = call.tried is None or call.tried < now - RECLAIM_AFTER
     if not is_free or not _current_attempt(call).update(tried=now):
-        raise InFlight(f"The first call with this {HEADER} is still at work; send it again in a while.")
+        raise InFlight(f"The first call with this {HEADER} is still running. Try again later.")
     call.tried = now
 
 
 def _require_still_allowed(request: Request, call: Call) -> None:
-    """Refuse to repeat an answer when the caller may not give the command any more; that is on record, as always."""
+    """Refuse and record the repetition if the caller has lost the permission for the command."""
     caller = caller_of(request, Source.API)
     for name, cluster, namespace in call.needs:
         command, place = COMMANDS[name], WorkloadRef(cluster, namespace)
@@ -150,7 +149,7 @@ def _delete_expired() -> None:
 
 
 def compute_fingerprint(request: Request) -> str:
-    """Return what tells this command from every other: its address, what it depends on, and its body."""
+    """Return a digest of the command: its method, path, If-Match and body."""
     parts = (request.method or "", request.get_full_path(), request.headers.get("If-Match", ""))
     digest = hashlib.sha256("\0".join(parts).encode())
     digest.update(request.body)

@@ -1,4 +1,4 @@
-"""Strategy overrides by HTTP: what is on record, what one would do, and putting it in force, changing and ending it."""
+"""Strategy overrides by HTTP: list, check, create, change and end them."""
 
 from dataclasses import asdict, dataclass
 from datetime import datetime
@@ -53,33 +53,33 @@ from rollouts.services.override_preview import (
 _OVERRIDE_PATH: Final = "overrides/<number:id>/"
 
 
-# ---- what goes in
+# ---- request bodies
 
 
 class OverrideBody(StrictSerializer):
-    """An override: whom it hits, what it sets, why and until when."""
+    """An override: the workloads that it matches, the strategy parts that it sets, a reason and an end."""
 
     cluster = StrictCharField(required=False, default="", allow_blank=True, max_length=253, help_text="Empty: any.")
     namespace = StrictCharField(required=False, default="", allow_blank=True, max_length=63, help_text="Empty: any.")
     name = StrictCharField(
-        required=False, default="", allow_blank=True, max_length=253, help_text="Of a workload; empty: any."
+        required=False, default="", allow_blank=True, max_length=253, help_text="Name of a workload. Empty: any."
     )
     labels = serializers.DictField(
         child=StrictCharField(allow_blank=True, max_length=63),
         required=False,
         default=dict,
-        help_text="Labels of the workload, all of which must match.",
+        help_text="Labels that a workload must have, all of them.",
     )
-    strategy = StrategyBody(help_text="What counts instead of what the workload says; what is left out stays.")
-    reason = StrictCharField(max_length=MAX_REASON_CHARACTERS, help_text="Why.")
-    expires_at = serializers.DateTimeField(help_text=f"Until when; at most {MAX_DAYS} days from now.")
+    strategy = StrategyBody(help_text="Replaces these parts of the workload's strategy; other parts stay.")
+    reason = StrictCharField(max_length=MAX_REASON_CHARACTERS, help_text="Why the override is needed.")
+    expires_at = serializers.DateTimeField(help_text=f"When the override ends; at most {MAX_DAYS} days from now.")
 
 
-# ---- what comes out
+# ---- answers
 
 
 class OverrideStrategyAnswer(serializers.Serializer[Any]):
-    """What an override sets; what it leaves alone is left out."""
+    """The strategy parts that an override sets; other parts are missing."""
 
     type = serializers.ChoiceField(choices=[str(one) for one in Strategy], required=False)
     maxUnavailable = BudgetField(required=False)  # noqa: N815 (as manifests have it)
@@ -88,7 +88,7 @@ class OverrideStrategyAnswer(serializers.Serializer[Any]):
 
 
 class OverrideAnswer(serializers.Serializer[Any]):
-    """An override on record."""
+    """A recorded override."""
 
     id = serializers.IntegerField()
     cluster = serializers.CharField(allow_blank=True)
@@ -97,50 +97,52 @@ class OverrideAnswer(serializers.Serializer[Any]):
     labels = serializers.DictField(child=serializers.CharField(allow_blank=True))
     strategy = OverrideStrategyAnswer()
     reason = serializers.CharField()
-    author = serializers.CharField(allow_blank=True, help_text="Empty: the account is gone.")
+    author = serializers.CharField(allow_blank=True, help_text="Empty: the account was deleted.")
     created = serializers.DateTimeField()
     expires_at = serializers.DateTimeField(allow_null=True)
-    active = serializers.BooleanField(help_text="Whether it counts now; those that have ended stay as history.")
-    version = serializers.CharField(help_text="Send it in quotes as If-Match to change or end just this state.")
+    active = serializers.BooleanField(help_text="Whether it is in force. Ended overrides stay as history.")
+    version = serializers.CharField(help_text="Send it in quotes as If-Match to change or end exactly this version.")
 
 
 class OverrideChangedAnswer(serializers.Serializer[Any]):
     """An override after a command. Its ETag is the version."""
 
     override = OverrideAnswer()
-    hits = serializers.IntegerField(help_text="Workloads that it is about now.")
+    hits = serializers.IntegerField(help_text="Number of workloads that it matches now.")
     warnings = FindingAnswer(many=True)
     request_id = serializers.CharField()
 
 
 class WorkloadOverrideAnswer(serializers.Serializer[Any]):
-    """An override that is about a workload."""
+    """An override that matches a workload."""
 
     override = OverrideAnswer()
-    parts = serializers.ListField(child=serializers.CharField(), help_text="Which parts of the strategy come from it.")
-    findings = FindingAnswer(many=True, help_text="Why the workload cannot take it.")
+    parts = serializers.ListField(
+        child=serializers.CharField(), help_text="The strategy parts that it sets for this workload."
+    )
+    findings = FindingAnswer(many=True, help_text="Why it cannot be applied to this workload.")
 
 
 class WorkloadOverridesAnswer(serializers.Serializer[Any]):
-    """The overrides that are about a workload, the one that wins first."""
+    """The overrides that match a workload, in order of precedence."""
 
     results = WorkloadOverrideAnswer(many=True)
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedLevel:
-    """A level that an update moves through, and what it may do there."""
+    """A level of a workload, with its budget as numbers."""
 
     component: str  # empty: the set
     kind: LevelKind
     replicas: int
-    max_unavailable: int | None  # None: an update does nothing by itself at this level
+    max_unavailable: int | None  # None: updates replace nothing at this level by themselves
     max_surge: int | None
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedStrategy:
-    """A strategy in force."""
+    """An effective strategy."""
 
     type: Strategy
     levels: tuple[CheckedLevel, ...]
@@ -148,7 +150,7 @@ class CheckedStrategy:
 
 @dataclass(frozen=True, slots=True)
 class CheckedWorkload:
-    """What an override would do to one workload."""
+    """The effect of an override on one workload."""
 
     cluster: str
     namespace: str
@@ -156,16 +158,16 @@ class CheckedWorkload:
     changes: bool
     before: CheckedStrategy | None  # None: the workload cannot be read
     after: CheckedStrategy | None
-    findings: tuple[Finding, ...]  # why it would keep what it has
+    findings: tuple[Finding, ...]  # why the override would not apply to it
     warnings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedOverride:
-    """What is to be known before an override is put in force."""
+    """The result of checking an override before it is created."""
 
     acceptable: bool
-    total: int  # of workloads that it hits
+    total: int  # number of matching workloads
     hits: tuple[CheckedWorkload, ...]  # the first of them, by name
     findings: tuple[Finding, ...]  # why it would be refused
     warnings: tuple[Finding, ...]
@@ -182,21 +184,21 @@ class OverridesView(CommandView):
 
     @extend_schema(
         operation_id="overrides_list",
-        summary="The overrides on record",
+        summary="List overrides",
         tags=["overrides"],
         parameters=[
-            query_parameter("cluster", "Only those that name this cluster."),
-            query_parameter("namespace", "Only those that name this namespace."),
-            query_parameter("name", "Only those that name this workload."),
+            query_parameter("cluster", "Only overrides that name this cluster."),
+            query_parameter("namespace", "Only overrides that name this namespace."),
+            query_parameter("name", "Only overrides that name this workload."),
             query_parameter(
-                "active", "Only those that count now, or only those that have ended.", among=("true", "false")
+                "active", "true: only overrides in force; false: only ended ones.", among=("true", "false")
             ),
             *PAGING,
         ],
         responses=page_serializer(OverrideAnswer, "OverridePage"),
     )
     def get(self, request: Request) -> HttpResponse:
-        """List overrides, the newest first; those that have ended are their history."""
+        """List overrides, the newest first, including ended ones."""
         query = QueryParams(request)
         places = {name: query.text(name) for name in ("cluster", "namespace", "name")}
         active = query.text_choices("active", ("true", "false"))[:1]
@@ -207,14 +209,14 @@ class OverridesView(CommandView):
 
     @extend_schema(
         operation_id="override_create",
-        summary="Put an override in force",
+        summary="Create an override",
         tags=["overrides"],
         request=OverrideBody,
         parameters=COMMAND_HEADERS[1:],
         responses={201: OverrideChangedAnswer},
     )
     def post(self, request: Request) -> HttpResponse:
-        """Put an override in force: parts of the strategy count instead of what workloads say, until it ends."""
+        """Create an override. It replaces parts of the strategy of the matching workloads until it ends."""
         draft = _read_draft(self.read_body(OverrideBody))
 
         def carry_out(_: datetime) -> HttpResponse:
@@ -230,18 +232,18 @@ class OverrideView(CommandView):
     flags = ()
 
     def commands_of(self, request: Request) -> tuple[Command, ...]:
-        """Return which of the two it is."""
+        """Return the command of the request's method."""
         return (Command.END_OVERRIDE if request.method == "DELETE" else Command.CHANGE_OVERRIDE,)
 
     @extend_schema(
         operation_id="overrides_detail",
-        summary="One override",
+        summary="Get an override",
         tags=["overrides"],
         parameters=CONDITIONAL,
         responses={200: OverrideAnswer, **NOT_MODIFIED},
     )
     def get(self, request: Request, id: int) -> HttpResponse:  # noqa: A002 (as the path calls it)
-        """Tell what an override says, also one that has ended."""
+        """Return an override. It may have ended."""
         reject_parameters(request)
         item = override_detail(id)
         return versioned_response(request, item, item.version)
@@ -255,7 +257,7 @@ class OverrideView(CommandView):
         responses={200: OverrideChangedAnswer},
     )
     def put(self, request: Request, id: int) -> HttpResponse:  # noqa: A002
-        """Have an override that is in force say this from now on; what is left out is as if it had never been."""
+        """Replace the whole content of an override that is in force; a part that is missing here is removed."""
         draft, expected = _read_draft(self.read_body(OverrideBody)), read_expected(request)
 
         def carry_out(_: datetime) -> HttpResponse:
@@ -274,7 +276,7 @@ class OverrideView(CommandView):
         responses={200: OverrideAnswer},
     )
     def delete(self, request: Request, id: int) -> HttpResponse:  # noqa: A002
-        """End an override now; the record stays, as history."""
+        """End an override now. It stays recorded as history."""
         expected = read_expected(request)
 
         def carry_out(_: datetime) -> HttpResponse:
@@ -293,28 +295,28 @@ class OverrideCheckView(CommandView):
 
     @extend_schema(
         operation_id="override_check",
-        summary="What an override would do",
+        summary="Check an override",
         tags=["overrides"],
         request=OverrideBody,
         responses={200: response_serializer(CheckedOverride)},
     )
     def post(self, request: Request) -> HttpResponse:
-        """Say which workloads an override would hit, what would be in force for each, and what is wrong with it."""
+        """Return the workloads that an override would match, the effective strategy of each, and all findings."""
         found = overrides.override_dry_run(caller_of(request, Source.API), _read_draft(self.read_body(OverrideBody)))
         return cacheable_response(_render_check(found))
 
 
 class WorkloadOverridesView(APIView):
-    """The overrides that are about a workload."""
+    """The overrides that match a workload."""
 
     @extend_schema(
         operation_id="workloads_overrides",
-        summary="The overrides that are about a workload",
+        summary="List the overrides of a workload",
         tags=["workloads"],
         responses=WorkloadOverridesAnswer,
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """List the overrides in force that hit a workload, the one that wins first."""
+        """List the overrides in force that match a workload, in order of precedence."""
         reject_parameters(request)
         return cacheable_response({"results": workload_overrides(WorkloadRef(cluster, namespace, name))})
 
@@ -327,7 +329,7 @@ urlpatterns = [
 ]
 
 
-# ---- in between
+# ---- parsing and rendering
 
 
 def _read_draft(body: dict[str, Any]) -> OverrideDraft:

@@ -1,7 +1,7 @@
-"""Bodies of commands: JSON, and YAML where a manifest is sent, within a size.
+"""Parsers of command bodies: JSON, and YAML for manifests, both with a size limit.
 
-Between Django REST framework and `rollouts.manifests.strict_yaml`, which reads them: what cannot be read becomes the
-framework's own refusal here.
+They connect the REST framework with `rollouts.manifests.strict_yaml`, whose errors become exceptions of the framework
+here.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,7 +14,7 @@ from rollouts.manifests.strict_yaml import MAX_BODY_BYTES, UnreadableDocument, p
 
 
 class TooLarge(exceptions.APIException):
-    """More than we read."""
+    """The body exceeds the size limit."""
 
     status_code = 413
     default_detail = f"The body is larger than {MAX_BODY_BYTES // 1024} KiB."
@@ -22,49 +22,49 @@ class TooLarge(exceptions.APIException):
 
 
 class StrictJSONParser(BaseParser):
-    """JSON, as RFC 8259 has it, each name once."""
+    """JSON by RFC 8259, without duplicate names."""
 
     media_type = "application/json"
 
     def parse(
         self, stream: IO[bytes], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
-        """Return what the body says."""
+        """Return the parsed body."""
         return _read(stream, parse_json)
 
 
 class YAMLParser(BaseParser):
-    """One YAML document, which a JSON document is as well."""
+    """One YAML document; JSON is valid YAML."""
 
     media_type = "application/yaml"
 
     def parse(
         self, stream: IO[bytes], media_type: str | None = None, parser_context: Mapping[str, Any] | None = None
     ) -> Any:
-        """Return what the body says."""
+        """Return the parsed body."""
         return _read(stream, parse_yaml)
 
 
 class ApplyYAMLParser(YAMLParser):
-    """The same by the name that Kubernetes has for what is applied."""
+    """YAML under Kubernetes' media type for server-side apply."""
 
     media_type = "application/apply-patch+yaml"
 
 
 class FormerYAMLParser(YAMLParser):
-    """The same by its name before it had one."""
+    """YAML under its unregistered media type."""
 
     media_type = "application/x-yaml"
 
 
 class TextYAMLParser(YAMLParser):
-    """The same by the name that some clients have for it."""
+    """YAML under a media type that some clients send."""
 
     media_type = "text/yaml"
 
 
 def _read(stream: IO[bytes], parse: Callable[[bytes], Any]) -> Any:
-    """Read a body that is not too large."""
+    """Read a body within the size limit, and parse it."""
     body = stream.read(MAX_BODY_BYTES + 1)
     if len(body) > MAX_BODY_BYTES:
         raise TooLarge
@@ -76,6 +76,6 @@ def _read(stream: IO[bytes], parse: Callable[[bytes], Any]) -> Any:
 
 def _refuse(error: UnreadableDocument) -> exceptions.APIException:
     if not error.is_value:
-        return exceptions.ParseError(f"The body cannot be read: {error.reason}.")
+        return exceptions.ParseError(f"The body is unreadable: {error.reason}.")
     detail = [exceptions.ErrorDetail(error.reason, code="invalid")]
     return exceptions.ValidationError({error.field: detail} if error.field else detail)

@@ -1,7 +1,7 @@
-"""How the paths of the API name things.
+"""Path converters of the API.
 
-What could not be the name of anything does not match, so it is answered like any other path that leads nowhere, and no
-view meets a name that the database could not even be asked for.
+A segment that cannot be a valid name does not match, so the answer is 404 as for any other unknown path, and no view
+receives a name that the database cannot be queried for.
 """
 
 from typing import Final
@@ -10,16 +10,16 @@ from django.urls import register_converter
 
 
 class _ClusterConverter:
-    """The name of a cluster: that of a context, in which almost anything goes."""
+    """The name of a cluster: the name of a kubeconfig context, which may contain almost any character."""
 
     regex = r"[^/\x00-\x1f\x7f]{1,253}"
 
     def to_python(self, value: str) -> str:
-        """Return it as it stands in the path."""
+        """Return the name unchanged."""
         return value
 
     def to_url(self, value: str) -> str:
-        """Return it as it is called."""
+        """Return the name unchanged."""
         return value
 
 
@@ -30,7 +30,7 @@ class _ObjectConverter(_ClusterConverter):
 
 
 class _NumberConverter:
-    """A number that the database can be asked for."""
+    """A number that fits a database column."""
 
     regex = "[1-9][0-9]{0,8}"
 

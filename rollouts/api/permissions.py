@@ -1,7 +1,7 @@
-"""What a view asks before it does anything: that somebody is signed in, and that they may see.
+"""Permission classes of the views: the caller is signed in and may view workloads.
 
-Whether somebody may give a command is asked by the service (`audit.audited_command`), wherever the command comes from;
-here it is only made sure that a stranger gets nowhere.
+The service (`services.audit.audited_command`) checks the permission for a command, for the API, pages and admin site
+alike. The classes here only keep anonymous callers out and protect reading.
 """
 
 from typing import Any
@@ -14,10 +14,10 @@ from rollouts.api.throttling import throttle_anonymous
 
 
 class IsSignedIn(BasePermission):
-    """Somebody, whatever they may."""
+    """Any active account, whatever its permissions."""
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Whether the request is that of an account; strangers are counted."""
+        """Return whether the caller is signed in; count anonymous requests against their limit."""
         if request.user.is_authenticated and request.user.is_active:
             return True
         throttle_anonymous(request)
@@ -25,11 +25,11 @@ class IsSignedIn(BasePermission):
 
 
 class CanViewWorkloads(IsSignedIn):
-    """Somebody who may see workloads: what every view asks that does not say otherwise."""
+    """An account that may view workloads: the default of all views."""
 
-    message = "You may not see anything here yet: your account has no role. Ask an administrator for the role viewer."
+    message = "Your account has no role yet, so you cannot view anything. Ask an administrator for the role viewer."
 
     def has_permission(self, request: Request, view: Any) -> bool:
-        """Whether they may read; what they may not command is refused by the service, which puts that on record."""
+        """Return whether the caller may read; for other methods the service checks and records refusals."""
         is_read = request.method in SAFE_METHODS
         return super().has_permission(request, view) and (not is_read or permissions.may_view(request.user))

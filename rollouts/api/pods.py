@@ -1,6 +1,6 @@
-"""Pods deleted by HTTP: by name or by where they are, or let go of; each with what became of it.
+"""Deletion of pods by HTTP: by name, by a selection, or by force for stuck terminating pods.
 
-`surge` deletes whole units, and answers in the same way.
+The answer has an outcome for each pod. `surge` deletes whole units and answers in the same way.
 """
 
 from collections.abc import Callable
@@ -38,12 +38,12 @@ class PodBody(StrictSerializer):
         required=False,
         default="",
         max_length=64,
-        help_text="So that no other pod of that name is deleted in its place.",
+        help_text="Deletes only the pod with this uid, never a successor of the same name.",
     )
 
 
 class SelectionBody(StrictSerializer):
-    """Pods by where they are; of several conditions all must hold."""
+    """Selects pods; all given conditions must hold."""
 
     replica = replica_index_field("The index of a replica of the set.")
     clique = StrictCharField(
@@ -57,70 +57,72 @@ class SelectionBody(StrictSerializer):
         required=False, default="", allow_blank=True, max_length=253, help_text="The name of a node."
     )
     all = StrictBooleanField(
-        required=False, default=False, help_text="All of them; must be said where nothing else is."
+        required=False, default=False, help_text="All pods of the workload; required without another condition."
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Refuse an empty selection: whoever means all says so."""
+        """Refuse an empty selection: selecting all pods must be explicit."""
         if attrs["replica"] is None and not attrs["clique"] and not attrs["node"] and not attrs["all"]:
-            raise ValidationError(ErrorDetail("say which: replica, clique, node, or all", code="required"))
+            raise ValidationError(ErrorDetail("select pods by replica, clique, node or all", code="required"))
         return attrs
 
 
 class DeletePodsBody(StrictSerializer):
-    """Which pods: by name, or by a selection."""
+    """The pods to delete: a list, or a selection."""
 
     pods = serializers.ListField(child=PodBody(), required=False, allow_empty=False, max_length=MAX_PODS)
     selection = SelectionBody(required=False)
     force = StrictBooleanField(
         required=False,
         default=False,
-        help_text="Delete also pods of the current template, under any strategy, past disruption budgets.",
+        help_text="Also delete pods of the current template, under any strategy, ignoring disruption budgets.",
     )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
-        """Refuse both ways at once, and neither."""
+        """Require exactly one of list and selection."""
         if ("pods" in attrs) == ("selection" in attrs):
-            raise ValidationError({"pods": [ErrorDetail("send either pods or a selection", code="required")]})
+            raise ValidationError({"pods": [ErrorDetail("send either pods or selection", code="required")]})
         return attrs
 
 
 class LetGoBody(StrictSerializer):
-    """Pods that were deleted and do not go."""
+    """Pods that are stuck terminating."""
 
     pods = serializers.ListField(child=PodBody(), allow_empty=False, max_length=MAX_PODS)
 
 
 class PodOutcomeAnswer(serializers.Serializer[Any]):
-    """What became of a pod."""
+    """The outcome for one pod."""
 
-    name = serializers.CharField(help_text="Of a pod; of surge that is gone or had no pods, its own.")
-    uid = serializers.CharField(allow_blank=True, help_text="Empty for what has none, or is not there to have one.")
+    name = serializers.CharField(help_text="Name of the pod, or of a surge unit without pods.")
+    uid = serializers.CharField(allow_blank=True, help_text="Empty for a surge unit and for a pod that does not exist.")
     outcome = serializers.ChoiceField(
         choices=[str(fate) for fate in DeletionResult],
-        help_text="Refused: by a disruption budget or by the cluster. Leaving: somebody has deleted it already."
-        " Gone: it is not there any more. NotThere: the workload has no such pod. Unknown: no answer came."
-        " NotSent: it was not tried.",
+        help_text="Refused: by a disruption budget or by the cluster. Leaving: it was already terminating."
+        " Gone: it no longer exists. NotThere: the workload has no such pod. Unknown: the cluster did not answer."
+        " NotSent: the request was not sent.",
     )
-    message = serializers.CharField(allow_blank=True, help_text="Why, as a sentence.")
+    message = serializers.CharField(allow_blank=True, help_text="The reason, as a sentence.")
 
 
 class DeletedPodsAnswer(serializers.Serializer[Any]):
-    """What became of the pods."""
+    """The outcomes for the pods."""
 
     workload = PlaceAnswer()
-    version = serializers.CharField(help_text="Of the workload. Send it in quotes as If-Match with the next command.")
+    version = serializers.CharField(
+        help_text="Version of the workload. Send it in quotes as If-Match with the next command."
+    )
     pods = PodOutcomeAnswer(many=True)
-    left = serializers.IntegerField(help_text="So many were meant as well: give the command again.")
-    dry_run = serializers.BooleanField(help_text="Nothing was deleted: this is what would be.")
-    request_id = serializers.CharField(help_text="By which logs and audit know it.")
+    left = serializers.IntegerField(help_text="How many selected pods remain: repeat the command for them.")
+    dry_run = serializers.BooleanField(help_text="True: nothing was deleted; the answer shows what would be.")
+    request_id = serializers.CharField(help_text="Identifies the request in the log and the audit.")
 
 
 class PodDeletionView(CommandView):
     """A command that deletes pods."""
 
     def run_deletion(self, carry_out: Callable[[Caller, dict[str, Any]], PodsDeleted]) -> HttpResponse:
-        """Carry a deletion out once, and answer with what became of each pod."""
+        """Run a deletion once, and answer with the outcome for each pod."""
         request, (caller, terms) = self.request, self.read_preconditions()
         return answer_once(request, lambda _: _deleted_response(request, carry_out(caller, terms)))
 
@@ -132,9 +134,10 @@ class DeletePodsView(PodDeletionView):
 
     @describe_command(DeletePodsBody, DeletedPodsAnswer, operation_id="pods_delete", summary="Delete pods")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Evict outdated pods under OnDelete, so that they come back with the current template.
+        """Evict outdated pods under OnDelete; their replacements have the current template.
 
-        Disruption budgets are honoured, and what became of each pod is told. Everything else is deleted only by force.
+        The cluster checks disruption budgets, and the answer has an outcome for each pod. Other pods are deleted only
+        with `force`.
         """
         place, body = WorkloadRef(cluster, namespace, name), self.read_body(DeletePodsBody)
         chosen, force = _read_targets(body), body["force"]
@@ -142,16 +145,18 @@ class DeletePodsView(PodDeletionView):
 
 
 class DeleteStuckPodsView(PodDeletionView):
-    """Pods that do not go."""
+    """Deletion of stuck terminating pods."""
 
     commands = (Command.DELETE_ANY_PODS,)
 
-    @describe_command(LetGoBody, DeletedPodsAnswer, operation_id="pods_let_go", summary="Let go of pods that do not go")
+    @describe_command(
+        LetGoBody, DeletedPodsAnswer, operation_id="pods_let_go", summary="Force the deletion of stuck terminating pods"
+    )
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Have the cluster forget pods that were deleted and do not go, mostly since their node is gone.
+        """Remove pods from the API server that stay terminating, usually because their node is gone.
 
-        Their places are taken anew at once. If the node is still there, their containers go on, unseen. A pod that
-        nobody has deleted is refused.
+        The controller replaces them at once. If the node still runs, their containers may continue unnoticed. A pod
+        that is not terminating is refused.
         """
         place, body = WorkloadRef(cluster, namespace, name), self.read_body(LetGoBody)
         chosen = _read_pods(body["pods"])

@@ -1,10 +1,9 @@
-"""Every error of the API, as problem+json (RFC 9457) with the sentences that are shown everywhere.
+"""Every error of the API, as problem+json (RFC 9457) with the same sentences as the pages.
 
-Views raise: what services refuse (`rollouts.accounts.errors`), what the REST framework refuses (no login, a body that
-cannot be read, ...), and `BadParameter` for parameters of the address. `exception_handler` makes the answer. What fails
-outside of views (a path that is not there, a host that is not ours) comes by `problem_middleware`. The invariant: below
-/api/ there is no other kind of error answer, and none tells more than its sentence: what we did not expect is logged
-with the request id.
+Views raise `rollouts.accounts.errors` (from services), exceptions of the REST framework (no login, an unreadable body,
+...) and `BadParameter` for query parameters; `exception_handler` renders them. `problem_middleware` renders errors
+outside of views (an unknown path, a wrong host). The invariant: below /api/ there is no other kind of error answer, and
+none says more than its sentence; an unexpected exception goes to the log with the request id.
 """
 
 import logging
@@ -33,7 +32,7 @@ _SECONDS_UNTIL_A_CLUSTER_IS_BACK: Final = 5
 
 @dataclass(frozen=True, slots=True)
 class RequestFinding:
-    """One thing that is wrong with a request, in the shape of the engine's findings."""
+    """One invalid part of a request, with the attributes of the engine's findings."""
 
     field: str  # a parameter, or the path of a field in the body; empty: the whole body
     code: str
@@ -42,19 +41,19 @@ class RequestFinding:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What an error answer says."""
+    """The content of an error answer."""
 
     kind: str  # the last word of the type: urn:grove-ui:problem:<kind>
     status: int
     title: str  # the same for all problems of a kind
-    detail: str  # what happened this time, as a sentence
+    detail: str  # what happened in this case, as a sentence
     findings: Sequence[Finding | RequestFinding] = ()
-    changed: Sequence[str] | None = None  # paths of fields, when a race was lost
+    changed: Sequence[str] | None = None  # paths of fields that changed, for a version conflict
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
 class BadParameter(Exception):  # noqa: N818 (it reads as what happened)
-    """Parameters of the address that cannot be used: 400, each with a finding."""
+    """Invalid query parameters or headers: 400, with a finding for each."""
 
     def __init__(self, *flaws: RequestFinding) -> None:
         super().__init__(" ".join(flaw.message for flaw in flaws))
@@ -62,7 +61,7 @@ class BadParameter(Exception):  # noqa: N818 (it reads as what happened)
 
 
 def exception_handler(error: Exception, context: Mapping[str, Any]) -> HttpResponse:
-    """Answer what a view raised; the REST framework calls it."""
+    """Render an exception of a view; the REST framework calls this."""
     request = context["request"]
     problem = _find_problem(error, request)
     if problem is None:
@@ -105,7 +104,7 @@ def _find_problem(error: Exception, request: HttpRequest) -> Problem | None:
         return _command_problem(error, request)
     if isinstance(error, BadParameter):
         return Problem(
-            "bad-parameter", HTTPStatus.BAD_REQUEST, "A parameter cannot be used", str(error), findings=error.findings
+            "bad-parameter", HTTPStatus.BAD_REQUEST, "Invalid parameter", str(error), findings=error.findings
         )
     if isinstance(error, exceptions.APIException):
         return _drf_problem(error)
@@ -116,15 +115,15 @@ def _find_problem(error: Exception, request: HttpRequest) -> Problem | None:
 def _command_problem(error: errors.CommandRefused, request: HttpRequest) -> Problem:
     match error:
         case errors.PermissionDenied():
-            return _make_problem(error, "not-allowed", HTTPStatus.FORBIDDEN, "Not allowed")
+            return _make_problem(error, "not-allowed", HTTPStatus.FORBIDDEN, "Permission denied")
         case errors.NotFound():
             return _make_problem(error, "not-found", HTTPStatus.NOT_FOUND, "Not found")
         case errors.ValidationFailed():
-            return _make_problem(error, "invalid", HTTPStatus.UNPROCESSABLE_ENTITY, "A rule is broken")
+            return _make_problem(error, "invalid", HTTPStatus.UNPROCESSABLE_ENTITY, "Validation failed")
         case errors.VersionConflict():
             has_asked = "If-Match" in request.headers or "If-None-Match" in request.headers
             status = HTTPStatus.PRECONDITION_FAILED if has_asked else HTTPStatus.CONFLICT
-            return _make_problem(error, "race-lost", status, "Somebody else changed it", changed=error.changed)
+            return _make_problem(error, "race-lost", status, "Version conflict", changed=error.changed)
         case errors.ClusterUnavailable():
             seconds = ceil(error.retry_after or _SECONDS_UNTIL_A_CLUSTER_IS_BACK)
             headers = {"Retry-After": str(seconds)}
@@ -132,7 +131,7 @@ def _command_problem(error: errors.CommandRefused, request: HttpRequest) -> Prob
                 error, "cluster-away", HTTPStatus.SERVICE_UNAVAILABLE, "The cluster does not answer", headers=headers
             )
         case _:
-            return _make_problem(error, "conflict", HTTPStatus.CONFLICT, "It does not fit what is there")
+            return _make_problem(error, "conflict", HTTPStatus.CONFLICT, "Conflict with the current state")
 
 
 def _make_problem(error: errors.CommandRefused, kind: str, status: int, title: str, **more: Any) -> Problem:
@@ -144,22 +143,22 @@ def _make_problem(error: errors.CommandRefused, kind: str, status: int, title: s
 _UNEXPECTED: Final = Problem(
     "unexpected",
     HTTPStatus.INTERNAL_SERVER_ERROR,
-    "Something broke here",
-    "This is a fault of ours. The log has what happened, under the request id.",
+    "Internal error",
+    "Grove UI failed unexpectedly. The log of the web process has the error under the request id.",
 )
-# Kind and title by status, for whatever has no words of its own.
+# Kind and title by status, for errors without a sentence of their own.
 _BY_STATUS: Final[Mapping[int, tuple[str, str]]] = {
-    400: ("bad-request", "The request cannot be read"),
+    400: ("bad-request", "The request is unreadable"),
     401: ("not-signed-in", "Not signed in"),
-    403: ("not-allowed", "Not allowed"),
+    403: ("not-allowed", "Permission denied"),
     404: ("not-found", "Not found"),
-    405: ("method-not-allowed", "This cannot be done here"),
-    406: ("not-acceptable", "Not to be had in that form"),
+    405: ("method-not-allowed", "Method not allowed"),
+    406: ("not-acceptable", "Format not available"),
     413: ("too-large", "The request is too large"),
-    415: ("unsupported-media-type", "Bodies of that kind are not read here"),
+    415: ("unsupported-media-type", "Unsupported media type"),
     429: ("throttled", "Too many requests"),
 }
-# What Django raises. Its words are for the log: some name what was sent.
+# Exceptions of Django. Their messages go to the log only: some quote the request.
 _STATUS_OF: Final[Sequence[tuple[type[Exception], int]]] = (
     (Http404, 404),
     (PermissionDenied, 403),
@@ -190,11 +189,11 @@ def _drf_problem(error: exceptions.APIException) -> Problem:
     if isinstance(error, exceptions.ValidationError):
         flaws = tuple(_flatten_errors(error.detail, ""))
         detail = " ".join(flaw.message for flaw in flaws[:3])
-        return Problem("invalid", HTTPStatus.UNPROCESSABLE_ENTITY, "A rule is broken", detail, findings=flaws)
+        return Problem("invalid", HTTPStatus.UNPROCESSABLE_ENTITY, "Validation failed", detail, findings=flaws)
     status = error.status_code
     detail = str(error.detail)
     if isinstance(error, exceptions.Throttled):
-        detail = f"That was too often; try again in {_seconds_to_wait(error)} s."
+        detail = f"You sent too many requests; try again in {_seconds_to_wait(error)} s."
     kind, title = _BY_STATUS.get(status, ("refused", "Refused"))
     return Problem(kind, status, title, detail, headers=_headers_of(error))
 
@@ -214,7 +213,7 @@ def _seconds_to_wait(error: exceptions.Throttled) -> int:
 
 
 def _flatten_errors(detail: Any, path: str) -> Iterator[RequestFinding]:
-    """Flatten what serializers found: {"pods": {1: {"name": ["…"]}}} is about pods[1].name."""
+    """Flatten the errors of serializers: {"pods": {1: {"name": ["…"]}}} is about pods[1].name."""
     if isinstance(detail, Mapping):
         for name, part in detail.items():
             yield from _flatten_errors(part, _join_path(path, name))
@@ -244,15 +243,15 @@ def _camel(code: str) -> str:
 @csrf_exempt
 @login_not_required
 def unknown_path(request: HttpRequest) -> HttpResponse:
-    """Answer for every path below /api/ that leads nowhere."""
-    detail = "There is nothing at this path."
+    """Answer for every unknown path below /api/."""
+    detail = "This path does not exist."
     if not request.path.endswith("/"):
         detail += " Paths of this API end in a slash."
     return problem_response(request, Problem("not-found", HTTPStatus.NOT_FOUND, "Not found", detail))
 
 
 def problem_middleware(get_response: Callable[[HttpRequest], HttpResponse]) -> Callable[[HttpRequest], HttpResponse]:
-    """Put Django's own error pages into the words of the API, below /api/ only."""
+    """Replace Django's error pages by problem+json, below /api/ only."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         response = get_response(request)
@@ -274,6 +273,6 @@ def _as_problem_response(request: HttpRequest, response: HttpResponse) -> HttpRe
 
 
 def _problem_of_status(status: int) -> Problem:
-    """Say what a status says, where nobody had a sentence of their own."""
+    """Return the problem for a status without a sentence of its own."""
     kind, title = _BY_STATUS.get(status, ("refused", "Refused"))
     return Problem(kind, status, title, f"{title}.")

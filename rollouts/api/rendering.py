@@ -1,7 +1,7 @@
-"""Answers as JSON: the values of selectors as they are, in one go.
+"""JSON rendering of the values that selectors return.
 
-orjson writes dataclasses, enumerations and moments by itself, so a tree of a thousand pods is never copied into
-dictionaries first. What can be edited is answered with an ETag, and again with 304 as long as nothing has changed.
+orjson writes dataclasses, enumerations and timestamps directly, so a tree of a thousand pods is never copied into
+dictionaries first. An object that can be edited has an ETag, and a conditional request gets 304 while it is unchanged.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
 
 CONTENT_TYPE: Final = "application/json"
-# Whoever has it may keep it, but asks each time whether it still holds; nothing in between may keep it.
+# The client may store the answer but must revalidate it; proxies must not store it.
 CACHE_HEADERS: Final = {"Cache-Control": "private, no-cache"}
 NO_STORE_HEADERS: Final = {"Cache-Control": "no-store"}
 
@@ -23,7 +23,7 @@ _OPTIONS: Final = orjson.OPT_NON_STR_KEYS | orjson.OPT_UTC_Z | orjson.OPT_NAIVE_
 
 
 class OrjsonRenderer(BaseRenderer):
-    """Renders what views return."""
+    """Renders the data of views."""
 
     media_type = CONTENT_TYPE
     format = "json"
@@ -32,7 +32,7 @@ class OrjsonRenderer(BaseRenderer):
     def render(
         self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
     ) -> bytes:
-        """Return the bytes of an answer; nothing for none."""
+        """Return the answer as bytes; empty for None."""
         return b"" if data is None else render_json(data)
 
 
@@ -54,12 +54,12 @@ def json_response(
 
 
 def cacheable_response(value: Any) -> HttpResponse:
-    """Answer a read with a value."""
+    """Return an answer that the client may store and must revalidate."""
     return json_response(value, cache=CACHE_HEADERS)
 
 
 def versioned_response(request: Request, value: Any, version: str) -> HttpResponse:
-    """Answer with a value that can be edited, under its version; with nothing but 304 to who has it already."""
+    """Return an answer with an ETag, or 304 if the client has the same."""
     body = render_json(value)
     etag = f'"{version}.{blake2b(body, digest_size=6).hexdigest()}"'
     headers = {**CACHE_HEADERS, "ETag": etag}

@@ -1,7 +1,7 @@
-"""What answers look like, for the schema: serializers made from the values that selectors return.
+"""Serializers for the OpenAPI schema, made from the dataclasses that selectors return.
 
-Nothing is serialised by them: `rendering` writes the values as they are. They are made from the types of the fields, so
-that the schema cannot say anything else than what is answered; what a field means is said by `field_help`.
+They serialise nothing: `rendering` writes the dataclasses directly. Since they are made from the types of the fields,
+the schema always agrees with the answers. `field_help` describes the fields.
 """
 
 import dataclasses
@@ -31,7 +31,7 @@ class _IntOrPercentField(serializers.Field[Any, Any, Any, Any]):
 
 @extend_schema_field(OpenApiTypes.ANY)
 class _AnyValueField(serializers.JSONField):
-    """Whatever a manifest holds."""
+    """Any value of a manifest."""
 
 
 _PLAIN_FIELDS: Final[Mapping[Any, type[Any]]] = {
@@ -45,25 +45,27 @@ _PLAIN_FIELDS: Final[Mapping[Any, type[Any]]] = {
 
 @cache
 def response_serializer(value: type[Any]) -> SerializerClass:
-    """Return the shape of a dataclass."""
+    """Return the serializer of a dataclass."""
     return _make(value.__name__, value.__doc__ or "", _build_fields(value))
 
 
 def page_serializer(item: SerializerClass, name: str, **more: Field) -> SerializerClass:
-    """Return the shape of a page of a list."""
+    """Return the serializer of a page of a list."""
     fields: dict[str, Field] = {
-        "count": serializers.IntegerField(help_text="Of the whole list."),
-        "next": serializers.CharField(allow_null=True, help_text="Where the list goes on."),
-        "previous": serializers.CharField(allow_null=True),
+        "count": serializers.IntegerField(help_text="Length of the whole list."),
+        "next": serializers.CharField(allow_null=True, help_text="URL of the next page. Null: this is the last."),
+        "previous": serializers.CharField(
+            allow_null=True, help_text="URL of the previous page. Null: this is the first."
+        ),
         "results": item(many=True),
         **more,
     }
-    return _make(name, "A part of a list.", fields)
+    return _make(name, "A page of a list.", fields)
 
 
 @extend_schema_serializer(component_name="Manifest")
 class ManifestSerializer(serializers.Serializer[Any]):
-    """A PodCliqueSet as Kubernetes has it."""
+    """A PodCliqueSet."""
 
     apiVersion = serializers.CharField()  # noqa: N815 (as manifests have it)
     kind = serializers.CharField()
@@ -73,7 +75,7 @@ class ManifestSerializer(serializers.Serializer[Any]):
 
 
 def counts_by_state_field() -> Field:
-    """Return the shape of a number for each state."""
+    """Return the serializer of a number for each state."""
     return _mapping((State, int), {})
 
 
@@ -91,7 +93,7 @@ def _build_fields(value: type[Any]) -> dict[str, Field]:
 
 
 def _build_field(hint: Any, **options: Any) -> Field:
-    """Return the field of a type: what it is composed of, a class of its own, or something plain."""
+    """Return the field of a type: a composed type, a dataclass, an enumeration, or a plain type."""
     compose = _FIELD_BUILDERS.get(get_origin(hint))
     if compose is not None:
         return compose(get_args(hint), options)
@@ -106,7 +108,7 @@ def _build_field(hint: Any, **options: Any) -> Field:
 
 
 Options = Mapping[str, Any]
-"""What any field takes: whether it may be null, and what it means."""
+"""Options of every field: whether it may be null, and its description."""
 
 
 def _union(inner: tuple[Any, ...], options: Options) -> Field:

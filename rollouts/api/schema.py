@@ -1,7 +1,7 @@
-"""The description of the API as OpenAPI: what views say of themselves, and what holds for all of them.
+"""The OpenAPI description of the API: helpers for the views, and what is common to all operations.
 
-Views bring their parameters and answers; drf-spectacular collects them; `complete_schema` adds to every operation the
-errors that it can answer with, so that none is forgotten, and examples of names that exist in the sandbox.
+Views declare their parameters and answers, and drf-spectacular collects them. `complete_schema` adds the possible
+errors to every operation, so that none is forgotten, and example names that exist in the sandbox.
 """
 
 from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ from rollouts.api.permissions import IsSignedIn
 from rollouts.api.problems import CONTENT_TYPE
 from rollouts.selectors.paging import MAX_PAGE_SIZE, PAGE_SIZE
 
-# ---- what views describe themselves with
+# ---- helpers for views
 
 
 def query_parameter(
@@ -41,7 +41,7 @@ def query_parameter(
     number: int | None = None,
     pattern: str = "^[^\\u0000]*$",
 ) -> OpenApiParameter:
-    """Describe a parameter of the address: a text, one of a few words, or a number from 1 up to one."""
+    """Describe a query parameter: a string, one of a few words, or a number from 1 to a maximum."""
     if number is not None:
         kind: Any = {"type": "integer", "minimum": 1, "maximum": number}
     elif among is not None:
@@ -54,71 +54,71 @@ def query_parameter(
 
 
 PAGING: Final = [
-    query_parameter("page", "Which page; the first is 1. One after the last is empty.", number=1_000_000),
-    query_parameter("page_size", f"How many on a page; {PAGE_SIZE} when left out.", number=MAX_PAGE_SIZE),
+    query_parameter("page", "The page, from 1. A page after the last one is empty.", number=1_000_000),
+    query_parameter("page_size", f"Items of a page. Default: {PAGE_SIZE}.", number=MAX_PAGE_SIZE),
 ]
 CONDITIONAL: Final = [
     OpenApiParameter(
         "If-None-Match",
         OpenApiTypes.STR,
         OpenApiParameter.HEADER,
-        description="The ETag of an earlier answer: if nothing has changed, this one is 304 and empty.",
+        description="The ETag of an earlier answer. If nothing has changed since, the answer is 304 without a body.",
     )
 ]
 NOT_MODIFIED: Final = {304: OpenApiResponse(description="Nothing has changed.")}
 
 
 class _TokenScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """How tokens are sent."""
+    """The scheme of API tokens."""
 
     target_class = "rollouts.api.authentication.TokenAuthentication"
     name = "token"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
-        """Describe it."""
-        return {"type": "http", "scheme": "bearer", "description": "A token of yours, made at /api/v1/tokens/."}
+        """Return the security scheme."""
+        return {"type": "http", "scheme": "bearer", "description": "An API token, created at /api/v1/tokens/."}
 
 
 class _SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """How browsers are known."""
+    """The scheme of browser sessions."""
 
     target_class = "rollouts.api.authentication.SessionAuthentication"
     name = "session"
 
     def get_security_definition(self, auto_schema: AutoSchema) -> dict[str, str]:
-        """Describe it."""
-        words = "The session of a browser that is signed in; what changes something also sends X-CSRFToken."
+        """Return the security scheme."""
+        words = "The session of a signed-in browser; requests that change something also send X-CSRFToken."
         return {"type": "apiKey", "in": "cookie", "name": "sessionid", "description": words}
 
 
-# ---- what holds for all of them
+# ---- common to all operations
 
 _FINDING: Final = {
     "type": "object",
-    "description": "One thing that is wrong with a request.",
+    "description": "One invalid part of a request.",
     "required": ["field", "code", "message"],
     "properties": {
-        "field": {"type": "string", "description": "A parameter, or the path of a field; empty: the whole."},
-        "code": {"type": "string", "description": "Which rule, in one word that stays."},
+        "field": {"type": "string", "description": "A parameter, or the path of a field. Empty: the whole request."},
+        "code": {"type": "string", "description": "A stable code of the rule."},
         "message": {"type": "string"},
     },
 }
 _PROBLEM: Final = {
     "type": "object",
-    "description": "Why a request was not answered as it was meant (RFC 9457).",
+    "description": "Why a request failed (RFC 9457).",
     "required": ["type", "title", "status", "detail", "instance", "request_id", "findings"],
     "properties": {
-        "type": {"type": "string", "description": "What kind of problem: urn:grove-ui:problem:…; it stays."},
+        "type": {"type": "string", "description": "The kind of problem, stable: urn:grove-ui:problem:…"},
         "title": {"type": "string", "description": "The same for all problems of a kind."},
         "status": {"type": "integer"},
-        "detail": {"type": "string", "description": "What happened this time, as a sentence."},
-        "instance": {"type": "string", "description": "The path that was asked for."},
-        "request_id": {"type": "string", "description": "By which logs and audit know it."},
+        "detail": {"type": "string", "description": "What happened in this case, as a sentence."},
+        "instance": {"type": "string", "description": "The requested path."},
+        "request_id": {"type": "string", "description": "Identifies the request in the log and the audit."},
         "findings": {"type": "array", "items": {"$ref": "#/components/schemas/ProblemFinding"}},
         "changed": {
             "type": "array",
             "items": {"type": "string"},
-            "description": "When a race was lost: the fields that somebody else has changed.",
+            "description": "For a version conflict: the fields that changed since.",
         },
     },
     "example": {
@@ -132,22 +132,22 @@ _PROBLEM: Final = {
     },
 }
 _READ_PROBLEMS: Final = {
-    "400": "The request cannot be read, or a parameter cannot be used.",
-    "401": "Nobody is signed in, or the token is of no use.",
-    "403": "You may not do that; the sentence says what is missing.",
-    "406": "Not to be had in that form.",
-    "429": "Too many requests; Retry-After says when to come again.",
+    "400": "The request is unreadable, or a parameter is invalid.",
+    "401": "The request has no token or session, or an invalid one.",
+    "403": "Permission denied; the detail says which permission or grant is missing.",
+    "406": "The requested format is not available.",
+    "429": "Too many requests; Retry-After says how long to wait.",
 }
-_PATH_PROBLEMS: Final = {"404": "There is no such thing."}
+_PATH_PROBLEMS: Final = {"404": "The object does not exist."}
 _WRITE_PROBLEMS: Final = {
-    "409": "It does not fit what is there, or somebody was quicker.",
-    "412": "It is no longer what If-Match says.",
+    "409": "The command conflicts with the current state, or with a concurrent change.",
+    "412": "The object has changed since the version in If-Match.",
     "413": "The body is too large.",
-    "415": "Bodies of that kind are not read here.",
-    "422": "A rule is broken; the findings name the fields.",
-    "503": "The cluster does not answer; the sentence says whether the command may have been carried out.",
+    "415": "The media type of the body is not supported.",
+    "422": "Validation failed; the findings name the fields.",
+    "503": "The cluster does not answer; the detail says whether the command may have been executed.",
 }
-# Names that exist in the sandbox of `make run`, so that whoever tries the page meets something.
+# Names that exist in the sandbox of `make run`, so that a first try on the docs page succeeds.
 _EXAMPLES: Final[dict[str, Any]] = {
     "cluster": "sandbox",
     "namespace": "default",
@@ -158,7 +158,7 @@ _EXAMPLES: Final[dict[str, Any]] = {
 
 
 def complete_schema(result: dict[str, Any], **_: Any) -> dict[str, Any]:
-    """Add to every operation the problems it can answer with, and examples to what paths name."""
+    """Add the possible problems to every operation, and examples to path parameters."""
     schemas = result.setdefault("components", {}).setdefault("schemas", {})
     schemas |= {"Problem": _PROBLEM, "ProblemFinding": _FINDING}
     for method, operation in _operations(result):
@@ -191,37 +191,37 @@ def _problem_response(words: str) -> dict[str, Any]:
     return {"description": words, "content": {CONTENT_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}}
 
 
-# ---- where it can be had
+# ---- views
 
 
 @cache
 def make_schema() -> dict[str, Any]:
-    """Describe the whole API; made once, as it is the same for everybody."""
+    """Return the description of the whole API; made once, since it is the same for every account."""
     schema: dict[str, Any] = SchemaGenerator().get_schema(request=None, public=True)  # type: ignore[no-untyped-call]
     return schema
 
 
 class SchemaView(APIView):
-    """The description itself."""
+    """The OpenAPI description."""
 
     permission_classes = (IsSignedIn,)
     renderer_classes = (OpenApiJsonRenderer, OpenApiJsonRenderer2, OpenApiYamlRenderer, OpenApiYamlRenderer2)
 
     @extend_schema(exclude=True)
     def get(self, request: Request) -> Response:
-        """Return the description, as JSON or YAML."""
+        """Return the description as JSON or YAML."""
         return Response(make_schema())
 
 
 class DocsView(APIView):
-    """The page to read and try it."""
+    """The page to read and try the API."""
 
     permission_classes = (IsSignedIn,)
     renderer_classes = (TemplateHTMLRenderer,)
 
     @extend_schema(exclude=True)
     def get(self, request: Request) -> Response:
-        """Return the page; it fetches the description."""
+        """Return the page; its script fetches the description."""
         return Response(template_name="api/docs.html")
 
 

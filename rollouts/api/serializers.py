@@ -1,7 +1,7 @@
-"""What commands take and answer, as the schema describes it and bodies are read by it.
+"""Serializers of command bodies and of their answers; the OpenAPI schema is made from them.
 
-Read strictly: a number in quotes is no number, and a field that nobody knows is refused, since whoever misspells
-`replicas` has asked for something else than they get. Whether what is asked for makes sense is decided by the engine.
+Bodies are read strictly: a number in quotes is not a number, and an unknown field is rejected, so a misspelt `replicas`
+never has a different effect than intended. The engine decides whether the values make sense.
 """
 
 from collections.abc import Mapping
@@ -17,55 +17,55 @@ from rollouts.engine.model.workload import Strategy
 
 MAX_ENTRIES: Final = 1000
 _MAX_NAME_LENGTH: Final = 253
-_MAX_UNAVAILABLE: Final = "How many may be missing because of an update: a number, or a percentage of the replicas."
-_MAX_SURGE: Final = "How many an update may add beyond the replicas: a number, or a percentage of them."
+_MAX_UNAVAILABLE: Final = "How many replicas may be unavailable because of an update: a number or a percentage."
+_MAX_SURGE: Final = "How many replicas an update may add beyond the desired number: a number or a percentage."
 
 
 class StrictCharField(serializers.CharField):
-    """A text; a number is none."""
+    """A string; a number is rejected."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__(trim_whitespace=False, **options)
 
     def to_internal_value(self, data: Any) -> str:
-        """Return it as it was written."""
+        """Return the value unchanged."""
         if not isinstance(data, str):
             self.fail("invalid")
         return str(super().to_internal_value(data))
 
 
 class StrictIntegerField(serializers.IntegerField):
-    """A whole number; neither a text nor true is one."""
+    """An integer; a string or a boolean is rejected."""
 
     def to_internal_value(self, data: Any) -> int:
-        """Return it as it was written."""
+        """Return the value unchanged."""
         if isinstance(data, bool) or not isinstance(data, int):
             self.fail("invalid")
         return int(super().to_internal_value(data))
 
 
 def replica_index_field(words: str) -> StrictIntegerField:
-    """Return a field that may name a replica of the set; the words say what for."""
+    """Return an optional field for the index of a replica of the set."""
     return StrictIntegerField(
         required=False, allow_null=True, default=None, min_value=0, max_value=MAX_INT32, help_text=words
     )
 
 
 class StrictFloatField(serializers.FloatField):
-    """A number; neither a text nor true is one."""
+    """A number; a string or a boolean is rejected."""
 
     def to_internal_value(self, data: Any) -> float:
-        """Return it as it was written."""
+        """Return the value unchanged."""
         if isinstance(data, bool) or not isinstance(data, int | float):
             self.fail("invalid")
         return float(super().to_internal_value(data))
 
 
 class StrictBooleanField(serializers.BooleanField):
-    """True or false, and nothing that might be meant so."""
+    """A boolean; a string or a number is rejected."""
 
     def to_internal_value(self, data: Any) -> bool:
-        """Return it as it was written."""
+        """Return the value unchanged."""
         if not isinstance(data, bool):
             self.fail("invalid", input=data)
         return data
@@ -73,17 +73,17 @@ class StrictBooleanField(serializers.BooleanField):
 
 @extend_schema_field({"oneOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": "^[0-9]{1,4}%$"}]})
 class BudgetField(serializers.Field[Any, Any, Any, Any]):
-    """A number of units or a percentage of them; the engine says which may be meant."""
+    """A number of units or a percentage of them; the engine validates the value."""
 
     def to_internal_value(self, data: Any) -> int | str:
-        """Return it as it was written."""
+        """Return the value unchanged."""
         if isinstance(data, bool) or not isinstance(data, int | str):
             sentence = 'must be a whole number, 0 or more, or a percentage such as "25%"'
             raise ValidationError(sentence, code="invalid")
         return data
 
     def to_representation(self, value: Any) -> Any:
-        """Return it as it is."""
+        """Return the value unchanged."""
         return value
 
 
@@ -91,102 +91,102 @@ class StrictSerializer(serializers.Serializer[Any]):
     """The body of a command."""
 
     def to_internal_value(self, data: Any) -> Any:
-        """Read the fields; one that is not among them is refused."""
+        """Read the fields; reject unknown ones."""
         if isinstance(data, Mapping):
             unknown = [name for name in data if name not in self.fields]
             if unknown:
                 raise ValidationError(
                     {
-                        name[:_MAX_NAME_LENGTH]: [ErrorDetail("there is no such field here", code="unknown_field")]
+                        name[:_MAX_NAME_LENGTH]: [ErrorDetail("this field is unknown", code="unknown_field")]
                         for name in unknown
                     }
                 )
         return super().to_internal_value(data)
 
 
-# ---- what commands take
+# ---- request bodies
 
 
 class ImageBody(StrictSerializer):
-    """Another image for a container."""
+    """A new image for a container."""
 
-    clique = StrictCharField(max_length=_MAX_NAME_LENGTH, help_text="By its name in the template.")
+    clique = StrictCharField(max_length=_MAX_NAME_LENGTH, help_text="Name of the clique in the template.")
     container = StrictCharField(
         required=False,
         default="",
         allow_blank=True,
         max_length=_MAX_NAME_LENGTH,
-        help_text="Which one; may be left out where there is only one.",
+        help_text="Name of the container; optional if the clique has only one.",
     )
     image = StrictCharField(max_length=1024)
 
 
 class ImagesBody(StrictSerializer):
-    """Other images for containers."""
+    """New images for containers."""
 
     images = serializers.ListField(child=ImageBody(), allow_empty=False, max_length=MAX_ENTRIES)
 
 
 class ScaleBody(StrictSerializer):
-    """How many replicas: of the set, of a component in the template, or of a live component of one replica."""
+    """New replicas: of the set, of a component in the template, or of a live component of one replica."""
 
     replicas = StrictIntegerField(min_value=0, max_value=MAX_INT32)
     component = StrictCharField(
         required=False,
         default="",
         max_length=_MAX_NAME_LENGTH,
-        help_text="A clique or scaling group; left out, the set is scaled.",
+        help_text="A clique or scaling group. Default: the set.",
     )
     replica = replica_index_field(
-        "Index of a replica of the set: its live component is scaled, and the template left alone."
+        "Index of a replica of the set: scale its live component, and leave the template unchanged."
     )
 
 
 class BudgetBody(StrictSerializer):
-    """maxUnavailable and maxSurge of a component; null takes one out, so that its default counts."""
+    """maxUnavailable and maxSurge of a component; null removes a value, so that its default applies."""
 
     maxUnavailable = BudgetField(required=False, allow_null=True, help_text=_MAX_UNAVAILABLE)  # noqa: N815 (as manifests)
     maxSurge = BudgetField(required=False, allow_null=True, help_text=_MAX_SURGE)  # noqa: N815
 
 
 class StrategyBody(StrictSerializer):
-    """Parts of the update strategy; what is left out stays, null takes something out."""
+    """Parts of the update strategy; a missing part stays unchanged, null removes it."""
 
     type = serializers.ChoiceField(choices=[str(one) for one in Strategy], required=False, allow_null=True)
     maxUnavailable = BudgetField(required=False, allow_null=True, help_text=_MAX_UNAVAILABLE)  # noqa: N815
     maxSurge = BudgetField(required=False, allow_null=True, help_text=_MAX_SURGE)  # noqa: N815
     components = serializers.DictField(
-        child=BudgetBody(allow_null=True), required=False, help_text="By the name of a clique or scaling group."
+        child=BudgetBody(allow_null=True), required=False, help_text="Budgets by the name of a clique or scaling group."
     )
 
 
 class RestartBody(StrictSerializer):
-    """What is restarted."""
+    """The components to restart."""
 
     components = serializers.ListField(
         child=StrictCharField(max_length=_MAX_NAME_LENGTH),
         required=False,
         default=list,
         max_length=MAX_ENTRIES,
-        help_text="Cliques and scaling groups; left out, everything is.",
+        help_text="Cliques and scaling groups. Default: all.",
     )
 
 
 class RollBackBody(StrictSerializer):
-    """Where to go back to."""
+    """The revision to roll back to."""
 
-    revision = StrictIntegerField(min_value=1, max_value=MAX_INT32, help_text="Its number, as `revisions/` lists it.")
+    revision = StrictIntegerField(min_value=1, max_value=MAX_INT32, help_text="Its number from `revisions/`.")
 
 
 class TakeOverBody(StrictSerializer):
-    """Nothing has to be said."""
+    """An empty body."""
 
 
-# ---- what they answer
+# ---- answers
 
 
 class PlaceAnswer(serializers.Serializer[Any]):
-    """A workload by name."""
+    """The reference to a workload."""
 
     cluster = serializers.CharField()
     namespace = serializers.CharField()
@@ -194,10 +194,10 @@ class PlaceAnswer(serializers.Serializer[Any]):
 
 
 class FindingAnswer(serializers.Serializer[Any]):
-    """Something to know about a field."""
+    """A broken rule or a warning about a field."""
 
-    field = serializers.CharField(help_text="Its path in the manifest, or in what was sent.")
-    code = serializers.CharField(help_text="Which rule, in one word that stays.")
+    field = serializers.CharField(help_text="The path of the field in the manifest or in the body.")
+    code = serializers.CharField(help_text="A stable code of the rule.")
     message = serializers.CharField()
 
 
@@ -207,11 +207,11 @@ class AnyValueField(serializers.JSONField):
 
 
 class ChangeAnswer(serializers.Serializer[Any]):
-    """A field that was changed; what is secret about it is hidden."""
+    """A changed field; values that may be secret are hidden."""
 
-    field = serializers.CharField(help_text="Its path in the manifest.")
-    before = AnyValueField(allow_null=True, help_text="Null: it was not there.")
-    after = AnyValueField(allow_null=True, help_text="Null: it was taken out.")
+    field = serializers.CharField(help_text="The path of the field in the manifest.")
+    before = AnyValueField(allow_null=True, help_text="Null: the field did not exist.")
+    after = AnyValueField(allow_null=True, help_text="Null: the field was removed.")
 
 
 class ChangedAnswer(serializers.Serializer[Any]):
@@ -221,41 +221,41 @@ class ChangedAnswer(serializers.Serializer[Any]):
     version = serializers.CharField(help_text="Send it in quotes as If-Match with the next command.")
     changed = ChangeAnswer(many=True)
     warnings = FindingAnswer(many=True)
-    created = serializers.BooleanField(help_text="The workload is new.")
-    dry_run = serializers.BooleanField(help_text="Nothing was changed: this is what would be.")
-    request_id = serializers.CharField(help_text="By which logs and audit know it.")
+    created = serializers.BooleanField(help_text="Whether the command created the workload.")
+    dry_run = serializers.BooleanField(help_text="True: nothing was changed; the answer shows what would be.")
+    request_id = serializers.CharField(help_text="Identifies the request in the log and the audit.")
 
 
 class DeletedWorkloadAnswer(serializers.Serializer[Any]):
-    """A workload that was deleted, and what goes with it."""
+    """A deleted workload, with what is deleted with it."""
 
     workload = PlaceAnswer()
-    version = serializers.CharField(help_text="Of the workload as it was.")
+    version = serializers.CharField(help_text="The last version of the workload.")
     pods = serializers.IntegerField()
     gangs = serializers.IntegerField()
     resources = serializers.DictField(
         child=serializers.IntegerField(), help_text="Extended resources that its pods request, such as GPUs, by name."
     )
-    was_leaving = serializers.BooleanField(help_text="Somebody had deleted it before; nothing was sent.")
-    dry_run = serializers.BooleanField(help_text="Nothing was deleted: this is what would be.")
-    request_id = serializers.CharField(help_text="By which logs and audit know it.")
+    was_leaving = serializers.BooleanField(help_text="True: it was already being deleted; nothing was sent.")
+    dry_run = serializers.BooleanField(help_text="True: nothing was deleted; the answer shows what would be.")
+    request_id = serializers.CharField(help_text="Identifies the request in the log and the audit.")
 
 
 class TakenOverAnswer(serializers.Serializer[Any]):
-    """What became of one workload."""
+    """The outcome for one workload."""
 
     workload = PlaceAnswer()
-    objects = serializers.IntegerField(help_text="That were changed, or would be.")
-    pods = serializers.IntegerField(help_text="That stay as they are.")
-    outdated = serializers.IntegerField(help_text="Pods of another template: an update replaces them afterwards.")
+    objects = serializers.IntegerField(help_text="Number of objects that were changed, or would be.")
+    pods = serializers.IntegerField(help_text="Number of pods that stay unchanged.")
+    outdated = serializers.IntegerField(help_text="Number of outdated pods; an update replaces them afterwards.")
     problem = serializers.CharField(help_text="Why it was not taken over. Empty: it was.")
 
 
 class ClusterTakenOverAnswer(serializers.Serializer[Any]):
-    """What became of the workloads of a cluster that were Grove's."""
+    """The outcomes for the workloads of a cluster that Grove's operator managed."""
 
     cluster = serializers.CharField()
     workloads = TakenOverAnswer(many=True)
-    left = serializers.IntegerField(help_text="So many are Grove's as well: give the command again.")
-    dry_run = serializers.BooleanField(help_text="Nothing was changed: this is what would be.")
-    request_id = serializers.CharField(help_text="By which logs and audit know it.")
+    left = serializers.IntegerField(help_text="How many workloads of Grove's operator remain: repeat the command.")
+    dry_run = serializers.BooleanField(help_text="True: nothing was changed; the answer shows what would be.")
+    request_id = serializers.CharField(help_text="Identifies the request in the log and the audit.")

@@ -1,4 +1,4 @@
-"""What a change would do, by HTTP: the body of the command itself, and how the cluster is believed to behave."""
+"""Simulation of a change by HTTP: the body of the command, and assumptions about the cluster."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -61,17 +61,17 @@ class RestartChange(RestartBody):
 
 
 class RollBackChange(RollBackBody):
-    """The way back."""
+    """A rollback."""
 
     kind = serializers.ChoiceField(["rollback"])
 
 
 @extend_schema_field(OpenApiTypes.OBJECT)
 class _ManifestField(serializers.Field[Any, Any, Any, Any]):
-    """Whatever is sent as a manifest; the service says what is wrong with it."""
+    """A manifest; the service validates it."""
 
     def to_internal_value(self, data: Any) -> Any:
-        """Return it as it is."""
+        """Return the value unchanged."""
         return data
 
 
@@ -98,10 +98,10 @@ _CHANGES: Final[Mapping[str, type[StrictSerializer]]] = {
     )
 )
 class ChangeField(serializers.Field[Any, Any, Any, Any]):
-    """A command that is considered, by its kind."""
+    """A proposed command, by its kind."""
 
     def to_internal_value(self, data: Any) -> dict[str, Any]:
-        """Read it as the command itself would."""
+        """Read the body as the command itself does."""
         if not isinstance(data, Mapping):
             raise ValidationError(ErrorDetail("change must be an object with a kind", code="invalid"))
         shape = _CHANGES.get(data["kind"]) if isinstance(data.get("kind"), str) else None
@@ -116,44 +116,44 @@ class ChangeField(serializers.Field[Any, Any, Any, Any]):
 
 
 class BehaviourBody(StrictSerializer):
-    """How the cluster is believed to behave."""
+    """Assumptions about the behaviour of the cluster."""
 
     seconds_to_ready = StrictFloatField(
         required=False,
         min_value=0,
         max_value=86_400,
-        help_text="From a pod's node to Ready. As measured by clique and image when left out, and 30 where none was.",
+        help_text="Seconds from a pod's node to Ready. Default: measured by clique and image, else 30.",
     )
     seconds_to_go = StrictFloatField(
         required=False,
         min_value=0,
         max_value=86_400,
-        help_text="From a pod's deletion to its end. As measured when left out, and 5 where none was.",
+        help_text="Seconds from a pod's deletion to its end. Default: measured, else 5.",
     )
     never_ready = serializers.ListField(
         child=StrictCharField(max_length=253),
         required=False,
         max_length=64,
-        help_text="Cliques whose pods of the new template never become Ready, besides those that fail now.",
+        help_text="Cliques whose new pods never become Ready, in addition to those that fail now.",
     )
     all_ready = StrictBooleanField(
-        required=False, help_text="Pods become Ready though others of their template fail now."
+        required=False, help_text="Pods become Ready even if other pods of their template fail now."
     )
-    full = StrictBooleanField(required=False, help_text="There is room for the pods that run now, and no more.")
+    full = StrictBooleanField(required=False, help_text="The nodes have room for the present pods only.")
     unlimited = StrictBooleanField(
-        required=False, help_text="There is room for every pod. Left out, the nodes of the cluster count."
+        required=False, help_text="The nodes have room for every pod. Default: the real nodes of the cluster."
     )
 
     def validate(self, attrs: Any) -> Any:
-        """Refuse two answers to one question."""
+        """Refuse contradicting assumptions."""
         if attrs.get("full") and attrs.get("unlimited"):
-            sentence = "room cannot be both full and unlimited; leave one of them out"
+            sentence = "full and unlimited exclude each other; remove one of them"
             raise ValidationError({"unlimited": [ErrorDetail(sentence, code="invalid")]})
         return attrs
 
 
 class SimulationBody(StrictSerializer):
-    """What is considered."""
+    """The change to simulate."""
 
     change = ChangeField()
     behaviour = BehaviourBody(required=False)
@@ -171,18 +171,18 @@ class SimulationView(CommandView):
 
     @extend_schema(
         operation_id="workload_simulate",
-        summary="What a change would do",
+        summary="Simulate a change",
         tags=["commands"],
         parameters=[IF_MATCH],
         request=SimulationBody,
         responses={200: response_serializer(Simulated)},
     )
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Tell step by step what a change would do, without doing it; needs the permission for the command itself.
+        """Simulate a change step by step, and change nothing. Needs the permission for the command itself.
 
-        The controller's own plan is run to its end on the nodes of the cluster as they are now, at the pace of the pods
-        that run; `assumptions` says what the numbers rest on, and `behaviour` changes it. A large workload is followed
-        for two seconds: the end is Unfinished then, and what is told is right as far as it goes.
+        The simulation runs the controller's planner on the nodes of the cluster, with the measured times of the present
+        pods. `assumptions` says what the numbers are based on; `behaviour` changes it. The simulation of a large
+        workload stops after two seconds: `end` is Unfinished then, and the steps up to there are valid.
         """
         place, body = WorkloadRef(cluster, namespace, name), self.read_body(SimulationBody)
         values = {**body["change"]}

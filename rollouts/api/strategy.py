@@ -1,4 +1,4 @@
-"""The update strategy of a workload by HTTP: what is in force and where it comes from, and edits of what is written."""
+"""The update strategy of a workload by HTTP: the effective strategy with its sources, and edits of the manifest."""
 
 from django.http import HttpResponse
 from django.urls import path
@@ -23,22 +23,22 @@ class StrategyView(CommandView):
 
     @extend_schema(
         operation_id="workloads_strategy",
-        summary="The strategy in force",
+        summary="Get the effective strategy",
         tags=["workloads"],
         parameters=CONDITIONAL,
         responses={200: response_serializer(StrategyDetail), **NOT_MODIFIED},
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Tell the strategy that counts, with the source of each part and the numbers it comes to."""
+        """Return the effective strategy, with the source of each part and the resolved numbers."""
         reject_parameters(request)
         detail = strategy_detail(WorkloadRef(cluster, namespace, name))
         return versioned_response(request, detail, detail.version)
 
     @describe_command(StrategyBody, ChangedAnswer, operation_id="workload_edit_strategy", summary="Edit the strategy")
     def patch(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Change parts of what the workload itself says; an edit of the strategy never starts a rollout.
+        """Change parts of the strategy in the manifest. This never starts a rollout.
 
-        What is left out stays, null takes something out. An override may still count instead: see GET.
+        A part that is missing stays unchanged; null removes it. An override may still replace the part: see GET.
         """
         return self.run_change("strategy", WorkloadRef(cluster, namespace, name), self.read_body(StrategyBody))
 

@@ -1,8 +1,8 @@
-"""The surge of a workload by HTTP: what stands beyond the wanted numbers, and its deletion.
+"""The surge of a workload by HTTP: the list of extra units, and their deletion.
 
-What is surge is decided by `services.surge`, over the same look at a workload that everything else shows. A unit is
-answered with a mark of the very objects that were looked at; sent back with its name, no other surge is deleted that
-has taken the name since.
+`services.surge` decides what is surge, on the same snapshot of the workload that the other views use. The answer has a
+mark for each unit that identifies its objects. The client sends the mark back with the name, so a later surge unit of
+the same name is never deleted.
 """
 
 from dataclasses import dataclass
@@ -31,21 +31,21 @@ from rollouts.services.surge import SurgeUnit, SurgeUnitRef, find_surge, surge_d
 
 @dataclass(frozen=True, slots=True)
 class SurgePod:
-    """A pod of surge."""
+    """A pod of a surge unit."""
 
     name: str
     uid: str
-    node: str  # empty while it has none
+    node: str  # empty until it is scheduled
     available: bool
 
 
 @dataclass(frozen=True, slots=True)
 class SurgeItem:
-    """Something beyond the wanted number that is deleted as a whole."""
+    """A unit beyond the desired number, which is deleted as a whole."""
 
     name: str  # of a replica of the set or of a scaling group, or of a pod
-    mark: str  # what tells it from another one that has its name later
-    component: str  # the set, scaling group or PodClique that it is surge of
+    mark: str  # distinguishes it from a later unit of the same name
+    component: str  # the set, scaling group or PodClique that has this surge
     pods: tuple[SurgePod, ...]
 
 
@@ -53,11 +53,13 @@ class UnitBody(StrictSerializer):
     """A unit of surge."""
 
     name = StrictCharField(max_length=253)
-    mark = StrictCharField(max_length=64, help_text="As it was listed, so that no other surge of that name is deleted.")
+    mark = StrictCharField(
+        max_length=64, help_text="The mark from the list; a later unit of the same name is not deleted."
+    )
 
 
 class DeleteSurgeBody(StrictSerializer):
-    """Which units of surge."""
+    """The surge units to delete."""
 
     units = serializers.ListField(child=UnitBody(), allow_empty=False, max_length=MAX_PODS)
 
@@ -67,7 +69,7 @@ class SurgeView(APIView):
 
     @extend_schema(
         operation_id="surge_list",
-        summary="The surge",
+        summary="List the surge",
         tags=["workloads"],
         parameters=CONDITIONAL,
         responses={
@@ -75,17 +77,17 @@ class SurgeView(APIView):
                 response_serializer(SurgeItem),
                 "SurgePage",
                 findings=response_serializer(Finding)(
-                    many=True, help_text="Why nothing can be told: its manifest is unreadable."
+                    many=True, help_text="Why Grove UI cannot read the manifest; the list is empty then."
                 ),
             ),
             **NOT_MODIFIED,
         },
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """List what stands beyond the wanted numbers, on one page.
+        """List the units beyond the desired numbers, on one page.
 
-        That is whole replicas of the set, replicas of scaling groups, and pods of cliques; what is on its way out is
-        left out.
+        A unit is a replica of the set, a replica of a scaling group, or a pod of a clique. Terminating units are left
+        out.
         """
         reject_parameters(request)
         snapshot = read_snapshot(WorkloadRef(cluster, namespace, name))
@@ -106,10 +108,10 @@ class DeleteSurgeView(PodDeletionView):
 
     @describe_command(DeleteSurgeBody, DeletedPodsAnswer, operation_id="surge_delete", summary="Delete surge")
     def post(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Delete units of surge by force, so that their room is free; disruption budgets are not asked.
+        """Delete surge units by force to free their room, ignoring disruption budgets.
 
-        While an original is outdated, surge is created anew, perhaps on a better node. What is within the wanted
-        numbers is never touched.
+        While an original is outdated, the controller creates the surge again, perhaps on another node. Units within the
+        desired numbers are never deleted.
         """
         place, body = WorkloadRef(cluster, namespace, name), self.read_body(DeleteSurgeBody)
         chosen = frozenset(SurgeUnitRef(unit["name"], unit["mark"]) for unit in body["units"])

@@ -1,7 +1,7 @@
-"""How often the API answers: each token and each person so often, and strangers so often by the address they come from.
+"""Rate limits of the API: by token or account, and by address for anonymous requests.
 
-Strangers are counted where they are turned away, so that somebody with a valid token never has to wait for others who
-come from the same address.
+Anonymous requests are counted where they are refused, so a caller with a valid token never waits because of others at
+the same address.
 """
 
 from typing import Any
@@ -16,13 +16,13 @@ from rollouts.models import ApiToken
 
 
 class CallerThrottle(BaseThrottle):
-    """Counts what somebody asks who is signed in, by token when it came with one."""
+    """Counts the requests of a token, or of an account that uses a session."""
 
     def __init__(self) -> None:
         self._seconds = 0.0
 
     def allow_request(self, request: Request, view: Any) -> bool:
-        """Whether to go on."""
+        """Return whether the request is within the limit."""
         if not request.user.is_authenticated:
             return True
         token = request.auth
@@ -31,12 +31,12 @@ class CallerThrottle(BaseThrottle):
         return self._seconds == 0
 
     def wait(self) -> float:
-        """For how many seconds to wait."""
+        """Return how many seconds the caller must wait."""
         return self._seconds
 
 
 def throttle_anonymous(request: Request) -> None:
-    """Count somebody who is turned away; raise Throttled when it was too often."""
+    """Count an anonymous request that is refused; raise Throttled above the limit."""
     bucket = rate_limit.bucket_name_of_address("stranger", getattr(request, "source_ip", None))
     seconds = rate_limit.acquire(bucket, settings.ENVIRONMENT.stranger_rate)
     if seconds:

@@ -1,4 +1,4 @@
-"""Where each part of the API hangs, below /api/v1/."""
+"""The URL patterns below /api/v1/."""
 
 from django.urls import URLPattern, URLResolver
 

@@ -1,4 +1,4 @@
-"""/workloads/: the list, what there is to see of one workload, and the command that deletes it."""
+"""/workloads/: the list, the views of one workload, and the command that deletes it."""
 
 from django.http import HttpResponse
 from django.urls import path
@@ -31,25 +31,25 @@ from rollouts.services.audit import Source, caller_of, reader_for
 from rollouts.services.workload_deletion import WorkloadDeleted, workload_delete
 
 _PARAMETERS = [
-    query_parameter("cluster", "Only of these clusters.", many=True),
-    query_parameter("namespace", "Only in these namespaces.", many=True),
-    query_parameter("name", "Only those with these names.", many=True),
-    query_parameter("strategy", "Only those with one of these strategies in force.", many=True, among=Strategy),
-    query_parameter("state", "Only those in one of these states.", many=True, among=State),
+    query_parameter("cluster", "Only workloads in these clusters.", many=True),
+    query_parameter("namespace", "Only workloads in these namespaces.", many=True),
+    query_parameter("name", "Only workloads with these names.", many=True),
+    query_parameter("strategy", "Only workloads with these effective strategies.", many=True, among=Strategy),
+    query_parameter("state", "Only workloads in these states.", many=True, among=State),
     query_parameter(
         "label",
-        "Only those with this label, as `key=value`; repeated: with all of them.",
+        "Only workloads with this label, as `key=value`; repeated: with all of them.",
         many=True,
         pattern=r'^[^=\\"\u0000]+=[^\\"\u0000]*$',
     ),
     query_parameter(
         "search",
-        "Words, each of which is in the name, the namespace or the name of the cluster, or begins the name of one of"
-        " its pods or the hash of one of its templates.",
+        "Words; a workload matches if each word is part of its name, namespace or cluster name, or is the beginning of"
+        " the name of a pod or of a template hash.",
     ),
     query_parameter(
         "ordering",
-        f"By what, with commas between, each with a minus before it to go down: {', '.join(ORDERINGS)}. Ties are"
+        f"Fields, separated by commas, with a minus for descending order: {', '.join(ORDERINGS)}. Equal workloads are"
         " ordered by namespace, name and cluster.",
         pattern=f"^(-?({'|'.join(ORDERINGS)})(,-?({'|'.join(ORDERINGS)}))*)?$",
     ),
@@ -62,16 +62,15 @@ class WorkloadsView(APIView):
 
     @extend_schema(
         operation_id="workloads_list",
-        summary="The workloads",
+        summary="List workloads",
         tags=["workloads"],
         parameters=_PARAMETERS,
         responses=page_serializer(response_serializer(WorkloadSummary), "WorkloadPage", totals=counts_by_state_field()),
     )
     def get(self, request: Request) -> HttpResponse:
-        """List workloads of all clusters and namespaces.
+        """List the workloads of all clusters and namespaces.
 
-        `totals` has how many there are in each state among those that the other filters leave, whatever state was
-        asked for.
+        `totals` counts the workloads in each state; it applies all filters but `state`.
         """
         query = QueryParams(request)
         filters = WorkloadFilters(
@@ -97,15 +96,15 @@ class WorkloadView(CommandView):
 
     @extend_schema(
         operation_id="workloads_detail",
-        summary="One workload",
+        summary="Get a workload",
         tags=["workloads"],
         parameters=CONDITIONAL,
         responses={200: response_serializer(WorkloadDetail), **NOT_MODIFIED},
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Tell what a workload is made of, how it stands and how far its update is.
+        """Return a workload with its components, conditions and update progress.
 
-        Its ETag can be sent as If-Match with any command to it.
+        Send its ETag as If-Match with any command to the workload.
         """
         reject_parameters(request)
         detail = workload_detail(WorkloadRef(cluster, namespace, name))
@@ -113,10 +112,10 @@ class WorkloadView(CommandView):
 
     @describe_command(None, DeletedWorkloadAnswer, operation_id="workload_delete", summary="Delete a workload")
     def delete(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Delete a workload with everything that belongs to it: pods, gangs, services.
+        """Delete a workload with all its objects: pods, gangs, services.
 
-        The pods end at once, whatever budgets say. With `dry_run` the answer tells what would go. The manifest stays in
-        the audit, with what may be secret hidden.
+        The pods are deleted at once, whatever the budgets. With `dry_run` the answer counts what would be deleted. The
+        audit keeps the manifest; values that may be secret are hidden.
         """
         place, (caller, terms) = WorkloadRef(cluster, namespace, name), self.read_preconditions()
         return answer_once(request, lambda _: _deleted_response(request, workload_delete(caller, place, **terms)))
@@ -138,19 +137,20 @@ def _deleted_response(request: Request, deleted: WorkloadDeleted) -> HttpRespons
 
 
 class TreeView(APIView):
-    """One workload as a tree."""
+    """The tree of a workload."""
 
     @extend_schema(
         operation_id="workloads_tree",
-        summary="Replicas, scaling groups, cliques and pods",
+        summary="Get replicas, scaling groups, cliques and pods",
         tags=["workloads"],
         responses=response_serializer(WorkloadTree),
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Tell everything there is of a workload, in its place.
+        """Return all objects of a workload as a tree.
 
-        Replicas of the set hold cliques and scaling groups; those hold replicas, cliques and, at the leaves, pods: each
-        with its template hash and revision, whether it is outdated, available, surge or leaving, and its node.
+        Replicas of the set contain cliques and scaling groups; scaling groups contain replicas with cliques; cliques
+        contain pods. Each pod has its template hash, its revision and its node, and says whether it is outdated,
+        available, surge or terminating (`leaving`).
         """
         reject_parameters(request)
         return cacheable_response(workload_tree(WorkloadRef(cluster, namespace, name)))
@@ -161,16 +161,16 @@ class ManifestView(APIView):
 
     @extend_schema(
         operation_id="workloads_manifest",
-        summary="The manifest",
+        summary="Get the manifest",
         tags=["workloads"],
         parameters=CONDITIONAL,
         responses={200: ManifestSerializer, **NOT_MODIFIED},
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Return the PodCliqueSet as the cluster has it, with what may be secret hidden.
+        """Return the PodCliqueSet from the cluster; values that may be secret are hidden.
 
-        It can be applied as it is: what is hidden is put back from the workload. Commands, arguments and values of
-        environment variables are hidden from accounts that may not apply a manifest there.
+        You can apply it unchanged: Grove UI restores hidden values from the workload. Commands, arguments and values of
+        environment variables are hidden from accounts that may not apply manifests in the namespace.
         """
         reject_parameters(request)
         place = WorkloadRef(cluster, namespace, name)
@@ -179,16 +179,16 @@ class ManifestView(APIView):
 
 
 class DiagnosisView(APIView):
-    """Why one workload is not moving."""
+    """The diagnosis of a workload."""
 
     @extend_schema(
         operation_id="workloads_diagnosis",
-        summary="Why it is not moving",
+        summary="Get the reasons why a workload waits",
         tags=["workloads"],
         responses=response_serializer(Diagnosis),
     )
     def get(self, request: Request, cluster: str, namespace: str, name: str) -> HttpResponse:
-        """Tell what a workload waits for now, each with a code, a sentence and what would help."""
+        """Return what a workload waits for now, each wait with a code, a sentence and remedies."""
         reject_parameters(request)
         return cacheable_response(diagnosis_detail(WorkloadRef(cluster, namespace, name)))
 

@@ -1,11 +1,11 @@
-"""The one door to Kubernetes: everything we need of an API server, and nothing else.
+"""The only package that talks to the Kubernetes API.
 
-Before it stand the settings, which say which cluster we talk to (`config`); after it come the mirror, the
-reconciler and the services, which know objects as plain JSON and failures as the classes of `errors`. Nothing
-outside this package imports the `kubernetes` client or opens a connection to a cluster.
+Before it: the settings, which name the cluster (`config`). After it: the mirror, the controller and the services, which
+know objects as plain JSON and failures as the classes of `errors`. Nothing outside this package imports the
+`kubernetes` client or opens a connection to a cluster.
 
-The invariants: every call ends within a bounded time; reading is repeated while it may help, writing never
-is; an answer that is not what the API promises is an error, never a value.
+The invariants: every call ends within a bounded time; reads are repeated while that may help, writes never; an answer
+that does not have the form the API promises is an error, never a value.
 """
 
 from rollouts.cluster.client import ClusterClient, Fence, Listing, Obj, Page, allow_every_write

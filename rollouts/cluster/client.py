@@ -1,13 +1,12 @@
 """The verbs of the Kubernetes API, on plain JSON objects.
 
-Before it: the mirror, the reconciler and the services, which name a kind by its `resources` constant. After
-it: `connection`, one HTTP exchange at a time, and `errors` for every answer that is not a success.
+Before it: the mirror, the controller and the services, which name a kind by its `resources` constant. After it:
+`connection`, which makes one HTTP exchange at a time, and `errors` for every answer that is not a success.
 
-The invariants: reading is repeated with back-off while the server is away, failing or throttling, up to the
-deadline; a write is sent exactly once, and a failure to learn its outcome is reported as `Unavailable` (look
-again before trying again). Writes can carry preconditions: `uid` and `resourceVersion` in delete and evict,
-the same two under `metadata` of an update, a merge patch or an applied object, `test` operations in a JSON
-patch.
+The invariants: a read is repeated with back-off, up to the deadline, while the server is away, fails or throttles; a
+write is sent exactly once, and if its result is not known `Unavailable` is raised (fetch the object before you send the
+write again). Writes can carry preconditions: `uid` and `resourceVersion` in delete and evict, the same two under
+`metadata` of an update, a merge patch or an applied object, `test` operations in a JSON patch.
 
 Objects are the API's own JSON as dicts, never model classes: lists of thousands of pods are normal here.
 """
@@ -32,15 +31,15 @@ from rollouts.cluster.retry_policy import RetryPolicy, compute_backoff
 logger = logging.getLogger(__name__)
 
 Obj = dict[str, Any]
-"""An object of the API, as its JSON."""
+"""An object of the API, as JSON."""
 
 Propagation = Literal["Background", "Foreground", "Orphan"]
 
 Observer = Callable[[str, str, int, float], None]
-"""Told of every exchange: verb, resource, the answer's code (0: none came) and seconds; from any thread."""
+"""Called after every exchange: verb, resource, HTTP status (0: no answer) and seconds; from any thread."""
 
 Fence = Callable[[], None]
-"""Raises when nothing more may be written; asked right before each write, from any thread."""
+"""Raises if nothing more may be written; called right before each write, from any thread."""
 
 FIELD_MANAGER = "grove-ui"
 PAGE_SIZE = 500
@@ -51,22 +50,22 @@ class Page:
     """Some of the objects of a list."""
 
     items: Sequence[Obj]
-    resource_version: str  # of the whole list: the point from which a watch goes on
-    continue_token: str | None  # the token of the next page, if there is one
+    resource_version: str  # of the whole list: where a watch starts
+    continue_token: str | None  # of the next page; None on the last one
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """All objects that were asked for, as of one moment."""
+    """All objects of a list, as of one resourceVersion."""
 
     items: Sequence[Obj]
     resource_version: str
 
 
 class ClusterClient:
-    """A cluster's API. Safe to share between threads; make it after a fork, not before.
+    """The API of one cluster. Safe to share between threads, but not between processes: make it after a fork.
 
-    Up to `pool_size` connections are kept for reuse, so that as many parallel calls need no new handshake.
+    Up to `pool_size` connections are kept open, so that as many parallel calls need no new handshake.
     """
 
     def __init__(
@@ -83,9 +82,9 @@ class ClusterClient:
         self._fence: Fence = allow_every_write
 
     def fenced(self, fence: Fence) -> "ClusterClient":
-        """Return this cluster, with its connections, for somebody who may write only as long as a fence lets them."""
+        """Return a client of the same connections that calls the fence before each write."""
         fenced = copy.copy(self)
-        fenced._fence = fence  # noqa: SLF001 (of our own kind)
+        fenced._fence = fence  # noqa: SLF001 (of this class)
         return fenced
 
     def __repr__(self) -> str:
@@ -98,22 +97,22 @@ class ClusterClient:
 
     @property
     def is_verified(self) -> bool:
-        """Whether the certificate of the API server is checked."""
+        """Whether the certificate of the API server is verified."""
         return self._connection.is_verified
 
     @property
     def retry_policy(self) -> RetryPolicy:
-        """How long this cluster's answers are waited for."""
+        """How long calls wait for this cluster, and how often they are repeated."""
         return self._retry_policy
 
     def close(self) -> None:
-        """Drop the idle connections."""
+        """Close the idle connections."""
         self._connection.close()
 
     # Reading
 
     def version(self, *, retry: bool = True) -> Obj:
-        """Return the server's version: the cheapest proof that it is there and knows us."""
+        """Return the server's version: the cheapest call that shows whether it answers and accepts our credentials."""
         return self._read(Request("get version", "GET", "/version"), retry=retry)
 
     def get(
@@ -125,7 +124,7 @@ class ClusterClient:
         subresource: str | None = None,
         retry: bool = True,
     ) -> Obj:
-        """Return one object, or its `scale` or `status`; without `repeat` a failure is raised at the first try."""
+        """Return one object, or its `scale` or `status`; without `retry` the first failure is raised."""
         target = ResourcePath(resource, namespace, name, subresource)
         return self._read(Request(target.describe("get"), "GET", target.path), retry=retry)
 
@@ -138,7 +137,7 @@ class ClusterClient:
                 items.extend(page.items)
                 version = page.resource_version
         except Expired:
-            # Reading took longer than the server keeps the moment it began at: once more, in one piece.
+            # Paging took longer than the server keeps the resourceVersion of the first page: fetch all in one page.
             whole = self.list_page(resource, namespace=namespace, labels=labels, fields=fields, page_size=0)
             return Listing(whole.items, whole.resource_version)
         return Listing(items, version)
@@ -152,7 +151,7 @@ class ClusterClient:
         fields: str = "",
         page_size: int = PAGE_SIZE,
     ) -> Iterator[Page]:
-        """Yield the pages of a list, all of the same moment; Expired when the server forgets that moment."""
+        """Yield the pages of a list, all of one resourceVersion; Expired if the server no longer has that version."""
         continue_token: str | None = None
         while True:
             page = self.list_page(
@@ -179,9 +178,9 @@ class ClusterClient:
         continue_token: str | None = None,
         retry: bool = True,
     ) -> Page:
-        """Return the first page of a list, or the one that the token of an earlier page leads to.
+        """Return the first page of a list, or the one that the token of the page before names.
 
-        A page size of 0 asks for everything at once. Without `repeat` a failure is raised at the first try.
+        A page size of 0 asks for all objects at once. Without `retry` the first failure is raised.
         """
         target = ResourcePath(resource, namespace)
         query = {
@@ -202,7 +201,7 @@ class ClusterClient:
         labels: str = "",
         fields: str = "",
     ) -> Stream:
-        """Open one stream of changes after a resourceVersion; `watch.Watch` makes an unbroken one of many."""
+        """Open one stream of changes after a resourceVersion; `watch.Watch` joins many of them."""
         target = ResourcePath(resource, namespace)
         query = {
             "watch": "true",
@@ -223,7 +222,7 @@ class ClusterClient:
     # Writing
 
     def create(self, resource: Resource, obj: Obj, *, dry_run: bool = False) -> Obj:
-        """Create an object, in the namespace that its metadata names, and return it as stored."""
+        """Create an object in the namespace of its metadata, and return it as stored."""
         namespace, _ = _namespace_and_name(obj)
         if resource.namespaced and namespace is None:
             raise ValueError(f"{resource} are namespaced, but the manifest names no namespace")
@@ -258,7 +257,7 @@ class ClusterClient:
         subresource: str | None = None,
         dry_run: bool = False,
     ) -> Obj:
-        """Carry out JSON patch operations, all or none."""
+        """Apply JSON patch operations, all or none."""
         target = ResourcePath(resource, namespace, name, subresource)
         return self._write("patch", "PATCH", target, operations, query=_write_query(dry_run), media="json-patch+json")
 
@@ -272,15 +271,15 @@ class ClusterClient:
         subresource: str | None = None,
         dry_run: bool = False,
     ) -> Obj:
-        """Have the object carry exactly these fields of ours (server-side apply), creating it if need be.
+        """Apply fields of an object (server-side apply); create the object if it does not exist.
 
-        Fields applied before and left out now are removed. A field that another manager holds with another
-        value is a Conflict whose causes name field and manager, unless `force` takes it over.
+        Fields that were applied before and are missing now are removed. If another manager owns a field with another
+        value, that is a Conflict whose causes name field and manager, unless `force` takes the field over.
         """
         target = ResourcePath(resource, *_namespace_and_name(obj), subresource)
         query = _write_query(dry_run) | {"fieldManager": field_manager, "force": "true" if force else "false"}
         typed = {"apiVersion": resource.api_version, "kind": resource.kind} | obj
-        # JSON is YAML; the API knows this patch under the one name only.
+        # JSON is YAML, and the API accepts this patch under no other media type.
         return self._write("apply", "PATCH", target, typed, query=query, media="apply-patch+yaml")
 
     def delete(
@@ -295,10 +294,7 @@ class ClusterClient:
         propagation: Propagation | None = None,
         dry_run: bool = False,
     ) -> Obj:
-        """Delete an object if it is still the one meant, and return the server's answer.
-
-        While finalizers or a grace period keep the object, that is the object with its deletionTimestamp.
-        """
+        """Delete an object if uid and resourceVersion match, and return the server's answer; `deletion` reads it."""
         options = _delete_options(uid, resource_version, grace_seconds, dry_run)
         if propagation is not None:
             options["propagationPolicy"] = propagation
@@ -314,7 +310,7 @@ class ClusterClient:
         grace_seconds: int | None = None,
         dry_run: bool = False,
     ) -> None:
-        """Delete a pod if its disruption budgets allow it; if not, Throttled with the budget as cause."""
+        """Evict a pod; Throttled, with the budget as its cause, if a disruption budget does not allow it."""
         eviction = {
             "apiVersion": "policy/v1",
             "kind": "Eviction",
@@ -351,7 +347,7 @@ class ClusterClient:
                 pause = compute_backoff(self._retry_policy, attempt, error.retry_after)
                 if not retry or time.monotonic() + pause >= deadline:
                     raise
-                logger.info("%s; once more in %.1f s", error, pause)
+                logger.info("%s; trying again in %.1f s", error, pause)
             time.sleep(pause)
             attempt += 1
 
@@ -376,7 +372,7 @@ class ClusterClient:
 
 @dataclass(slots=True)
 class _ExchangeResult:
-    """What came of an exchange, for the observer."""
+    """The result of an exchange, for the observer."""
 
     code: int = 0
 
@@ -392,7 +388,7 @@ def _parse_object(call: str, body: bytes) -> Obj:
 
 
 def is_object(value: object) -> bool:
-    """Say whether a value has what every object of the API has: a name and a version."""
+    """Return whether a value has what every object of the API has: a name and a resourceVersion."""
     metadata = value.get("metadata") if isinstance(value, dict) else None
     return isinstance(metadata, dict) and isinstance(metadata.get("resourceVersion"), str) and "name" in metadata
 
@@ -402,7 +398,7 @@ def _parse_page(call: str, resource: Resource, body: Obj) -> Page:
     if not isinstance(metadata, dict) or not isinstance(items, list | None) or not all(map(is_object, items or ())):
         raise Unavailable(f"{call}: the answer is not a list of objects")
     typed = {"apiVersion": resource.api_version, "kind": resource.kind}
-    # Built-in kinds leave these two out inside lists, and only there; with them an item is as a watch tells it.
+    # Inside lists, and only there, built-in kinds omit these two; with them an item is the same as in a watch.
     return Page(
         [typed | item for item in items or ()],
         metadata.get("resourceVersion", ""),
@@ -415,7 +411,7 @@ def _delete_options(uid: str | None, resource_version: str | None, grace_seconds
     options = {
         "preconditions": {key: value for key, value in preconditions.items() if value is not None} or None,
         "gracePeriodSeconds": grace_seconds,
-        # Not in the query: a server that finds options in the body reads them nowhere else.
+        # Not in the query: a server that finds options in the body ignores the query.
         "dryRun": ["All"] if dry_run else None,
     }
     present = {key: value for key, value in options.items() if value is not None}
@@ -433,7 +429,7 @@ def _namespace_and_name(obj: Obj) -> tuple[str | None, str]:
 
 
 def allow_every_write() -> None:
-    """Let everything be written."""
+    """Allow every write: the fence of clients that need none."""
 
 
 def _without_empty(query: Mapping[str, str]) -> dict[str, str]:

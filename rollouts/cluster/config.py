@@ -1,13 +1,12 @@
-"""Where the cluster is and who we are there, from a kubeconfig file or from the pod we run in.
+"""The address of a cluster and our credentials, from a kubeconfig file or from the service account of our pod.
 
-Before it: the settings, which choose one of the two explicitly. Nothing is picked up on the way: no default
-path, no `KUBECONFIG` of the environment, no fall-back from one to the other. After it: `connection`, which
-calls the returned source once at the start, and again when the server says that it no longer knows us or
-cannot be reached.
+Before it: the settings, which choose one of the two. There is no default path, no `KUBECONFIG` of the environment and
+no fallback from one to the other. After it: `connection`, which calls the returned loader at the start, and again when
+the server rejects the credentials or cannot be reached.
 
-The loading itself is the kubernetes package's (client certificates, tokens, exec plugins, OIDC, proxies); we
-add sentences a person can act on. Texts of that package are not passed on, since they quote parts of the
-file, tokens included. Known limit: an exec plugin that never ends is waited for.
+The kubernetes package does the loading (client certificates, tokens, exec plugins, OIDC, proxies); this module adds
+error sentences that an operator can act on. Texts of that package are not shown, since they quote parts of the file,
+tokens included. Known limit: an exec plugin that never ends blocks the caller.
 """
 
 # The loaders of the kubernetes package carry no types.
@@ -27,11 +26,11 @@ from kubernetes.config.kube_config import KubeConfigLoader, KubeConfigMerger
 from rollouts.cluster.errors import Misconfigured
 
 ConfigurationLoader = Callable[[], Configuration]
-"""Loads the configuration of a cluster; raises Misconfigured when it cannot."""
+"""Loads the configuration of a cluster; raises Misconfigured if it cannot."""
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
-# What the package raises over files that do not have the shape it expects.
+# What the package raises for files that do not have the expected form.
 _LOADER_ERRORS = (ConfigException, AttributeError, KeyError, TypeError, ValueError, OSError)
 
 
@@ -41,7 +40,7 @@ def kubeconfig(path: str | Path, context: str | None = None) -> ConfigurationLoa
 
 
 def current_context(path: str | Path) -> str:
-    """Return the name of the context that a kubeconfig file leads to; raises Misconfigured when it leads nowhere."""
+    """Return the current context of a kubeconfig file; raise Misconfigured if it has none."""
     return _choose_context(str(path), _read_kubeconfig(str(path)), None)
 
 
@@ -51,15 +50,15 @@ def in_cluster(directory: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = o
 
 
 def current_authorization(configuration: Configuration) -> str | None:
-    """Return the Authorization header; when it is time, a token file is read or a plugin run again."""
+    """Return the Authorization header; if the credentials expire, read the token file or run the plugin again."""
     try:
         header: str | None = configuration.get_api_key_with_prefix("BearerToken", alias="authorization")
     except _LOADER_ERRORS:
-        raise Misconfigured("The credentials have run out and could not be loaded again.") from None
-    # A token file often ends with a line end, which no header can hold.
+        raise Misconfigured("The credentials have expired and could not be loaded again.") from None
+    # A token file often ends with a newline, which a header cannot hold.
     header = header.strip() if header else None
     if header and not (header.isascii() and header.isprintable()):
-        raise Misconfigured("The credentials hold characters that cannot be sent.")
+        raise Misconfigured("The credentials contain characters that an HTTP header cannot hold.")
     return header
 
 
@@ -68,10 +67,10 @@ def _load_kubeconfig(path: str, context: str | None) -> Configuration:
     chosen = _choose_context(path, merged, context)
     configuration = Configuration()
     try:
-        # No persister: a person's kubeconfig is never written.
+        # No persister: the kubeconfig of a user is never written.
         KubeConfigLoader(merged, active_context=chosen, config_base_path=None).load_and_set(configuration)
     except _LOADER_ERRORS as error:
-        detail = _safe_detail(error) or "an entry it needs is missing or has the wrong form"
+        detail = _safe_detail(error) or "a required entry is missing or has the wrong form"
         raise Misconfigured(f"Context {chosen!r} of kubeconfig {path} cannot be used: {detail}.") from None
     _require_credentials_of_plugin(path, merged, chosen, configuration)
     return configuration
@@ -83,7 +82,7 @@ def _read_kubeconfig(path: str) -> Any:
     except OSError as error:
         raise Misconfigured(f"Kubeconfig {path} cannot be read: {error.strerror}.") from error
     except (yaml.YAMLError, UnicodeDecodeError):
-        # The parser's own text quotes the line it stumbles over.
+        # The parser's own message quotes the line with the error.
         raise Misconfigured(f"Kubeconfig {path} is not valid YAML.") from None
     except _LOADER_ERRORS:
         raise Misconfigured(f"Kubeconfig {path} is not a kubeconfig: it must be a mapping with named lists.") from None
@@ -103,12 +102,12 @@ def _choose_context(path: str, merged: Any, context: str | None) -> str:
 
 
 def _require_credentials_of_plugin(path: str, merged: Any, context: str, configuration: Configuration) -> None:
-    """Refuse to go on without credentials: the package only logs the failure of an exec plugin."""
+    """Raise Misconfigured if an exec plugin returned nothing: the package only logs that."""
     user_name = _find_entry(merged, "contexts", context)["context"].get("user")
     user = _find_entry(merged, "users", user_name).get("user") or {}
     if "exec" in user and not configuration.api_key and not configuration.cert_file:
         command = user["exec"].get("command")
-        raise Misconfigured(f"The credential plugin {command!r} of kubeconfig {path} gave no credentials.")
+        raise Misconfigured(f"The credential plugin {command!r} of kubeconfig {path} returned no credentials.")
 
 
 def _find_entry(merged: Any, section: str, name: str | None) -> Mapping[str, Any]:
@@ -116,7 +115,7 @@ def _find_entry(merged: Any, section: str, name: str | None) -> Mapping[str, Any
 
 
 def _safe_detail(error: Exception) -> str | None:
-    """Return the package's own words where they name a file and nothing else."""
+    """Return the package's own message if it names a file and nothing else."""
     text = str(error)
     return text if text.startswith("File does not exist") else None
 
@@ -129,7 +128,9 @@ def _load_in_cluster(directory: Path, environ: Mapping[str, str]) -> Configurati
     try:
         loader.load_and_set(configuration)
     except _LOADER_ERRORS as error:
-        raise Misconfigured(f"Not in a cluster, or without a service account: {error}") from error
+        raise Misconfigured(
+            f"This process does not run in a cluster, or its pod has no service account: {error}"
+        ) from error
     return configuration
 
 

@@ -1,11 +1,11 @@
-"""One HTTP exchange with an API server: a request out, an answer or a stream back.
+"""One HTTP exchange with an API server: a request, and an answer or a stream.
 
-Before it: `client` and `watch`, which know verbs and objects; this module knows neither. After it: urllib3,
-whose pool keeps connections for reuse and may be used by many threads at once.
+Before it: `client` and `watch`, which know verbs and objects; this module knows neither. After it: urllib3, whose pool
+keeps connections open and is safe for many threads.
 
-The invariants: every exchange has a timeout; whatever goes wrong below HTTP comes out as `Unavailable`;
-nothing is sent twice, except once more after the server refused our credentials (401: it has done nothing)
-and we found new ones. The configuration is loaded again then, and when the server cannot be reached.
+The invariants: every exchange has a timeout; every failure below HTTP is raised as `Unavailable`; nothing is sent
+twice, except after a 401 (the server has done nothing) if new credentials are found. The configuration is loaded again
+after a 401 and when the server cannot be reached.
 """
 
 import contextlib
@@ -43,17 +43,17 @@ logger = logging.getLogger(__name__)
 
 USER_AGENT = "grove-ui"
 _CHUNK = 1 << 16
-# Without a connection the server has got nothing of what was to be sent.
+# Errors without a connection: the server has received nothing.
 _CONNECT_ERRORS = (NewConnectionError, ConnectTimeoutError, SSLError, ProxyError)
-# A wrong token gets 401 at every call; its source, maybe a slow plugin, is not asked again each time.
+# A wrong token gets a 401 at every call; its source, which may be a slow plugin, is not called each time.
 _RELOAD_INTERVAL = 10.0
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to send."""
+    """An HTTP request."""
 
-    call: str  # the request in words, verb and resource first, for error texts and counts
+    call: str  # the request in words, verb and resource first, for error messages and metrics
     method: str
     path: str
     query: Mapping[str, str] = field(default_factory=dict)
@@ -68,7 +68,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What came back, whole."""
+    """A complete answer."""
 
     code: int
     body: bytes
@@ -76,7 +76,7 @@ class Response:
 
 
 class Connection:
-    """The way to one API server. Safe to share between threads; not across a fork."""
+    """The connections to one API server. Safe to share between threads, not across a fork."""
 
     def __init__(self, source: ConfigurationLoader, *, pool_size: int) -> None:
         self._load_configuration = source
@@ -87,28 +87,28 @@ class Connection:
 
     @property
     def url(self) -> str:
-        """Where the server is, without anything secret."""
+        """The URL of the server without credentials."""
         parts = urlsplit(self._session.base)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
 
     @property
     def is_verified(self) -> bool:
-        """Whether the server must prove who it is; plain HTTP proves nothing and promises nothing."""
+        """Whether the server's certificate is verified; True for plain HTTP, which has none."""
         return self._session.is_verified
 
     def send(self, request: Request, retry_policy: RetryPolicy) -> Response:
-        """Send a request and read the whole answer, whatever its code."""
+        """Send a request and read the whole answer, whatever its status."""
         return _read_response(request, self._open(request, retry_policy), retry_policy)
 
     def stream(self, request: Request, retry_policy: RetryPolicy) -> "Stream | Response":
-        """Send a request and return the answer as a stream of lines, or whole when it is not a success."""
+        """Send a request and return the answer as a stream of lines, or as a whole if it is not a success."""
         response = self._open(request, retry_policy)
         if response.status == HTTPStatus.OK:
             return Stream(request, response, retry_policy.watch_idle_timeout)
         return _read_response(request, response, retry_policy)
 
     def close(self) -> None:
-        """Drop the idle connections."""
+        """Close the idle connections."""
         self._session.pool.clear()
 
     def _open(self, request: Request, retry_policy: RetryPolicy) -> urllib3.BaseHTTPResponse:
@@ -117,7 +117,7 @@ class Connection:
             response = session.open(request, retry_policy)
         except Unavailable as error:
             if isinstance(error.__cause__, _CONNECT_ERRORS):
-                # A cluster that was made anew may be elsewhere by now; the next call goes there.
+                # A cluster that was created again may have a new address; the next call uses it.
                 self._reload(session)
             raise
         if response.status == HTTPStatus.UNAUTHORIZED:
@@ -128,7 +128,7 @@ class Connection:
         return response
 
     def _reload(self, rejected: "_Session") -> "_Session":
-        """Return a session by another configuration than the refused one's, or the same when it has not changed."""
+        """Return a session of a new configuration, or the rejected session if the configuration has not changed."""
         with self._lock:
             if self._session is not rejected or time.monotonic() - self._reloaded_at < _RELOAD_INTERVAL:
                 return self._session
@@ -136,7 +136,7 @@ class Connection:
             try:
                 reloaded = _Session(self._load_configuration(), self._pool_size)
             except Misconfigured as error:
-                logger.warning("The configuration could not be loaded again: %s", error)
+                logger.warning("The cluster configuration could not be reloaded: %s", error)
                 return rejected
             if reloaded.fingerprint != rejected.fingerprint:
                 self._session = reloaded
@@ -145,24 +145,24 @@ class Connection:
 
 
 class _Session:
-    """One loading of the configuration: an address, a connection pool, credentials.
+    """One loaded configuration: an address, a connection pool, credentials.
 
-    Two sessions with the same fingerprint would be refused alike.
+    A server that rejects one session also rejects every other session with the same fingerprint.
     """
 
     def __init__(self, configuration: Configuration, pool_size: int) -> None:
         configuration.connection_pool_maxsize = pool_size
         configuration.keep_alive = True
-        # Assigned in any case: otherwise the package searches the environment for proxies at every request.
+        # Always assigned: otherwise the package searches the environment for proxies at every request.
         configuration.proxy = _choose_proxy(configuration)
         self.base: str = configuration.host.rstrip("/")
         self.pool: urllib3.PoolManager = RESTClientObject(configuration).pool_manager
         self.is_verified: bool = bool(configuration.verify_ssl) or not self.base.startswith("https:")
         if not self.is_verified:
-            # urllib3 warns of it with every request. The watcher says it once.
+            # urllib3 would warn at every request; the watcher logs it once.
             urllib3.disable_warnings(InsecureRequestWarning)
         self._configuration = configuration
-        # Credentials that have run out are fetched by whoever comes first; the others wait for the result.
+        # One thread fetches expired credentials; the others wait for the result.
         self._lock = threading.Lock()
         certificates = (
             *_identify_certificate(configuration.cert_file),
@@ -171,7 +171,7 @@ class _Session:
         self.fingerprint = (self.base, self._authorization(), *certificates)
 
     def open(self, request: Request, retry_policy: RetryPolicy) -> urllib3.BaseHTTPResponse:
-        """Send the request and return as soon as the head of the answer is there."""
+        """Send the request and return as soon as the headers of the answer have arrived."""
         try:
             return self.pool.urlopen(
                 request.method,
@@ -201,7 +201,7 @@ class _Session:
 
 
 class Stream:
-    """An answer that arrives line by line. Any thread may shut it."""
+    """An answer that arrives line by line. Any thread may interrupt it."""
 
     def __init__(self, request: Request, response: urllib3.BaseHTTPResponse, idle_timeout: float) -> None:
         self._request = request
@@ -215,7 +215,7 @@ class Stream:
         self.close()
 
     def lines(self) -> Iterator[bytes]:
-        """Yield the lines until the server ends the stream, it was quiet for too long, or it was shut."""
+        """Yield the lines until the server ends the stream, nothing arrives for too long, or it is interrupted."""
         buffer = bytearray()
         while chunk := self._read():
             buffer += chunk
@@ -225,24 +225,23 @@ class Stream:
                 yield from (bytes(line) for line in whole if line)
 
     def interrupt(self) -> None:
-        """End the stream: a thread that waits in it wakes at once."""
-        # Raised when the stream has just ended by itself.
+        """End the stream: a thread that waits in it returns at once."""
+        # Raised if the stream has just ended by itself.
         with contextlib.suppress(OSError, RuntimeError, ValueError):
             self._response.shutdown()
 
     def close(self) -> None:
-        """Give the connection up; only for the thread that reads."""
+        """Close the connection; only for the thread that reads."""
         self._response.close()
 
     def _read(self) -> bytes:
         try:
             return self._response.read1(_CHUNK)
         except ReadTimeoutError:
-            # Quiet is not broken: the caller resumes where it was, and opening will show whether the server
-            # is there.
+            # Silence is not a failure: the caller opens the stream again, which shows whether the server answers.
             return b""
         except (HTTPError, OSError) as error:
-            raise Unavailable(f"{self._request.call}: the stream was cut off") from error
+            raise Unavailable(f"{self._request.call}: the stream broke off") from error
 
     def _set_idle_timeout(self, seconds: float) -> None:
         connection = self._response.connection
@@ -251,14 +250,14 @@ class Stream:
 
 
 def _read_response(request: Request, response: urllib3.BaseHTTPResponse, retry_policy: RetryPolicy) -> Response:
-    """Read an answer to its end, however slowly it drips, up to the deadline."""
+    """Read an answer to its end, however slowly it arrives, up to the deadline."""
     deadline = time.monotonic() + retry_policy.deadline
     chunks = []
     try:
         while chunk := response.read1(_CHUNK):
             chunks.append(chunk)
             if time.monotonic() > deadline:
-                # Its rest would be taken for the next answer.
+                # The rest of it would be read as the next answer.
                 response.close()
                 raise Unavailable(f"{request.call}: the answer was not complete after {retry_policy.deadline:g} s")
     except (HTTPError, OSError) as error:
@@ -267,7 +266,7 @@ def _read_response(request: Request, response: urllib3.BaseHTTPResponse, retry_p
 
 
 def _describe(error: Exception, retry_policy: RetryPolicy) -> str:
-    """Say what happened below HTTP. Texts of the libraries are left to the chained cause."""
+    """Return what failed below HTTP; the messages of the libraries are in the chained cause."""
     match error:
         case NewConnectionError():
             return "the server cannot be reached"
@@ -276,25 +275,25 @@ def _describe(error: Exception, retry_policy: RetryPolicy) -> str:
         case ReadTimeoutError():
             return f"no answer within {retry_policy.read_timeout:g} s"
         case SSLError():
-            return "no trusted connection (TLS)"
+            return "the TLS handshake failed"
         case ProxyError():
             return "the proxy cannot be reached"
         case _:
-            return "the connection was cut off"
+            return "the connection broke off"
 
 
 def _choose_proxy(configuration: Configuration) -> str | None:
-    """Leave out a proxy that only the environment names when the server is on this very machine."""
+    """Return the proxy; none if only the environment names it and the server is on this machine."""
     proxy: str | None = configuration.proxy
     return None if _is_loopback(configuration.host) and proxy in getproxies().values() else proxy
 
 
 def _identify_certificate(path: str | None) -> tuple[str | None, int]:
-    """Tell one certificate from the next, which may have been written over it."""
+    """Return what changes when a certificate file is replaced."""
     try:
         return path, Path(path).stat().st_mtime_ns if path else 0
     except OSError:
-        return path, 0  # using it will say what is wrong
+        return path, 0  # the error appears when the file is used
 
 
 def _is_loopback(url: str) -> bool:

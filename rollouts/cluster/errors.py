@@ -1,18 +1,17 @@
-"""What can go wrong at the door, as our own classes.
+"""The errors of the Kubernetes API, as classes of our own.
 
-An API server reports a failure as a Status object; `parse_failure` turns it, or whatever else a server or a
-proxy sent in its place, into one of these classes. `connection` and `client` raise them; everybody else
-catches them and never sees an HTTP code or an exception of a library (the original is chained as the cause).
+An API server reports a failure as a Status object; `parse_failure` turns it, or anything else that a server or a proxy
+sends instead, into one of these classes. `connection` and `client` raise them; all other packages catch them and never
+see an HTTP status or an exception of a library (the original is chained as the cause).
 
-Two distinctions matter most to callers. `NotFound` means that an object is gone, and is raised only when the
-API says so about a named object; a path that leads nowhere (a kind whose CRD is not installed, a proxy's
-error page) is `UnknownResource`, so that a misdirected request can never look like a deleted workload.
-`Conflict` means look again: the object has moved on (resourceVersion), is another one (uid), or a field
-belongs to another manager (the causes say which). The API words failed preconditions and stale writes alike,
-so there is one class for both.
+Two distinctions matter most to callers. `NotFound` means that an object is gone, and is raised only if the API says so
+about a named object. A path that does not exist (a kind whose CRD is not installed, the error page of a proxy) is
+`UnknownResource`, so that a misdirected request never looks like a deleted workload. `Conflict` means that the object
+must be fetched again: it has changed (resourceVersion), another object has its name (uid), or another manager owns a
+field (the causes say which). The API reports failed preconditions and stale writes alike, so one class stands for both.
 """
 
-# The names are the API's own reasons, and `except NotFound` says enough:
+# The names are the API's own reasons, so `except NotFound` needs no suffix:
 # ruff: noqa: N818
 
 from collections.abc import Mapping
@@ -25,24 +24,24 @@ import orjson
 
 @dataclass(frozen=True, slots=True)
 class StatusCause:
-    """One detail of a refusal: usually a field and what is wrong with it."""
+    """One detail of an error: usually a field and what is wrong with it."""
 
     reason: str  # e.g. FieldValueInvalid, FieldManagerConflict, DisruptionBudget
-    field: str  # path of the field; empty when the cause is not about one
+    field: str  # path of the field; empty if the cause names none
     message: str
 
 
 class ClusterError(Exception):
-    """The cluster did not do what was asked. The text is fit to be shown; it never holds a credential."""
+    """The cluster did not do what was requested. The message may be shown to users; it never holds a credential."""
 
     def __init__(
         self,
         message: str,
         *,
-        code: int = 0,  # the HTTP status; 0 when there was no answer
+        code: int = 0,  # the HTTP status; 0 if there was no answer
         reason: str = "",  # the API's CamelCase reason
         causes: tuple[StatusCause, ...] = (),
-        retry_after: float | None = None,  # seconds the server asked us to wait
+        retry_after: float | None = None,  # seconds that the server asks to wait
     ) -> None:
         super().__init__(message)
         self.code = code
@@ -52,7 +51,7 @@ class ClusterError(Exception):
 
 
 class Misconfigured(ClusterError):
-    """The configuration does not say, or does not say correctly, how to reach a cluster."""
+    """The configuration of a cluster is missing or wrong."""
 
 
 class BadRequest(ClusterError):
@@ -60,11 +59,11 @@ class BadRequest(ClusterError):
 
 
 class Unauthorized(ClusterError):
-    """The server does not know who we are (401)."""
+    """The server does not accept our credentials (401)."""
 
 
 class Forbidden(ClusterError):
-    """We may not do that (403)."""
+    """Our account has no permission for this (403)."""
 
 
 class NotFound(ClusterError):
@@ -76,21 +75,21 @@ class UnknownResource(ClusterError):
 
 
 class Unsupported(ClusterError):
-    """The server does not do this to this kind of object (405, 406, 415)."""
+    """The server does not support this operation for this kind of object (405, 406, 415)."""
 
 
 class Conflict(ClusterError):
-    """The object is not as the request assumed (409): look again."""
+    """The object is not as the request assumed (409): fetch it again."""
 
 
 class AlreadyExists(Conflict):
-    """An object of this name is there already (409)."""
+    """An object of this name exists already (409)."""
 
 
 class Expired(ClusterError):
-    """The server does not know that resourceVersion or continue token: list again.
+    """The server does not have that resourceVersion or continue token: list again.
 
-    It no longer remembers it (410), or has not come so far (504): it was set back to an earlier state.
+    It no longer has it (410), or does not have it yet (504): it was restored to an earlier state.
     """
 
 
@@ -99,15 +98,15 @@ class TooLarge(ClusterError):
 
 
 class Invalid(ClusterError):
-    """The object breaks a rule of its schema or of admission (422); the causes name the fields."""
+    """The object violates its schema or an admission rule (422); the causes name the fields."""
 
 
 class Throttled(ClusterError):
-    """The server asks us to come back later (429), also when a disruption budget refuses an eviction."""
+    """The server throttles requests (429), or a disruption budget does not allow an eviction."""
 
 
 class Unavailable(ClusterError):
-    """No usable answer: away, slow, cut off, failing (5xx) or not JSON. A write may or may not have happened."""
+    """No usable answer: no connection, too slow, broken off, 5xx or not JSON. A write may or may not have happened."""
 
 
 _CLASSES_BY_CODE: Mapping[int, type[ClusterError]] = {
@@ -126,12 +125,12 @@ _CLASSES_BY_CODE: Mapping[int, type[ClusterError]] = {
 
 
 def parse_failure(call: str, code: int, body: bytes, retry_after: str | None = None) -> ClusterError:
-    """Turn an answer that is not a success into the error it reports; `call` says what was asked."""
+    """Return the error that an unsuccessful answer reports; `call` names the request."""
     return from_status(call, _parse_status(body), code=code, retry_after=retry_after)
 
 
 def from_status(call: str, status: Mapping[str, Any], *, code: int = 0, retry_after: str | None = None) -> ClusterError:
-    """Turn a Status object into the error it reports. An empty one stands for an answer that held none."""
+    """Return the error that a Status object reports; an empty one stands for an answer without a Status."""
     code = code or _as_int(status.get("code")) or HTTPStatus.INTERNAL_SERVER_ERROR
     reason = str(status.get("reason") or "")
     details = _as_mapping(status.get("details"))
@@ -154,7 +153,7 @@ def _choose_class(
     if code == HTTPStatus.CONFLICT:
         return AlreadyExists if reason == "AlreadyExists" else Conflict
     if code == HTTPStatus.UNPROCESSABLE_ENTITY and any(cause.field == "metadata.uid" for cause in causes):
-        # How the API says that a patch with a uid met another object of that name.
+        # The API answers like this if a patch with a uid meets another object of that name.
         return Conflict
     if code >= HTTPStatus.INTERNAL_SERVER_ERROR:
         return Expired if any(cause.reason == "ResourceVersionTooLarge" for cause in causes) else Unavailable
@@ -179,7 +178,7 @@ def _parse_causes(details: Mapping[str, Any]) -> tuple[StatusCause, ...]:
 
 
 def _parse_retry_after(details: Mapping[str, Any], header: str | None) -> float | None:
-    # The header may also be a date; API servers send seconds, and without a number our own back-off decides.
+    # The header may also be a date; API servers send seconds, and without a number our own back-off applies.
     for value in (header, details.get("retryAfterSeconds")):
         seconds = _as_int(value)
         if seconds is not None and seconds >= 0:

@@ -1,7 +1,7 @@
-"""The kinds of objects we use, and the paths under which an API server keeps them.
+"""The kinds of objects that the product uses, and their paths in the API.
 
-One constant a kind, named by its plural in capitals; whoever calls `Cluster` names the kind by it. The
-invariant: a path made here leads to what was asked for and nowhere else, whatever is in the name.
+There is one constant for each kind, named by its plural in capitals; callers of `ClusterClient` name the kind by it.
+The invariant: a path names the requested object and no other, whatever characters its name contains.
 """
 
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from rollouts.cluster.errors import Invalid, StatusCause
 
 @dataclass(frozen=True, slots=True)
 class Resource:
-    """A kind of object as the API's paths and manifests name it."""
+    """A kind of object, as paths and manifests of the API name it."""
 
     group: str  # empty for the core group
     version: str
@@ -31,7 +31,7 @@ class Resource:
 
 @dataclass(frozen=True, slots=True)
 class ResourcePath:
-    """What a request is about: all objects of a kind, or one, or a subresource of one."""
+    """The target of a request: all objects of a kind, one object, or a subresource of one."""
 
     resource: Resource
     namespace: str | None = None  # None: cluster-wide
@@ -57,16 +57,16 @@ class ResourcePath:
         return "/" + "/".join(parts)
 
     def describe(self, verb: str) -> str:
-        """Say in words what is asked, e.g. `patch podcliques.grove.io web/my-0-c status`."""
-        place = "/".join(part for part in (self.namespace, self.name) if part)
-        return " ".join(part for part in (verb, str(self.resource), place, self.subresource) if part)
+        """Return the request in words, for example `patch podcliques.grove.io web/my-0-c status`."""
+        name = "/".join(part for part in (self.namespace, self.name) if part)
+        return " ".join(part for part in (verb, str(self.resource), name, self.subresource) if part)
 
 
 def _quote_segment(name: str, field: str) -> str:
     """Return a name as one segment of a path.
 
-    A name may come from a form or a URL. Empty, it would turn "delete this pod" into "delete all pods"; as
-    "..", which URL libraries resolve, into "delete this namespace". The API allows no such name anyway.
+    A name may come from a form or a URL. An empty one would turn "delete this pod" into "delete all pods"; "..", which
+    URL libraries resolve, would turn it into "delete this namespace". The API allows no such name.
     """
     if name in {"", ".", ".."} or "/" in name or "%" in name:
         message = f"{name!r} is not a name that an object can have"
@@ -81,13 +81,10 @@ SERVICES = Resource("", "v1", "services", "Service")
 EVENTS = Resource("", "v1", "events", "Event")
 SECRETS = Resource("", "v1", "secrets", "Secret")
 CONFIGMAPS = Resource("", "v1", "configmaps", "ConfigMap")
-SERVICEACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount")
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease")
 HORIZONTALPODAUTOSCALERS = Resource("autoscaling", "v2", "horizontalpodautoscalers", "HorizontalPodAutoscaler")
 PODDISRUPTIONBUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget")
-PRIORITYCLASSES = Resource("scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", namespaced=False)
 ROLES = Resource("rbac.authorization.k8s.io", "v1", "roles", "Role")
-ROLEBINDINGS = Resource("rbac.authorization.k8s.io", "v1", "rolebindings", "RoleBinding")
 SELFSUBJECTACCESSREVIEWS = Resource(
     "authorization.k8s.io", "v1", "selfsubjectaccessreviews", "SelfSubjectAccessReview", namespaced=False
 )

@@ -1,18 +1,18 @@
-"""All objects of a kind, and then every change to them, for as long as anybody listens.
+"""All objects of a kind, and then every change to them: list and watch, like an informer of client-go.
 
-Before it: the watcher process, which writes what it hears into the mirror. After it: `client`, which lists
-pages and opens single streams. A single stream ends every few minutes by design, and at any moment by
-accident; `Watch` makes one unbroken account of many streams:
+Before it: the watcher process, which writes the events into the mirror. After it: `client`, which lists pages and opens
+single streams. A single stream ends every few minutes by design, and may break off at any time; `Watch` joins many of
+them into one sequence of events:
 
-    Changed... Synced    the list: each object as it is, then the keys of all there are (what else a
-                         listener knows of is gone)
-    Changed | Deleted    what happened since
-    Bookmark             nothing happened, and the server is there
-    Lost, Regained       the server cannot be heard (and why, and for how long to wait), and is heard again
+    Changed... Synced    the list: each object, then the keys of all objects (any other that the listener knows is gone)
+    Changed | Deleted    each change since
+    Bookmark             no change, and the server answers
+    ConnectionLost       the server does not answer, with the error and the pause before the next attempt
+    ConnectionRestored   the server answers again
 
-The invariants: after Synced no change is missed: a stream resumes after the last resourceVersion heard, and
-when the server has forgotten that one (410) the whole list comes again, ending in a new Synced. The account
-never raises a ClusterError and ends only by `stop`.
+The invariants: after Synced no change is missed: a stream resumes after the last resourceVersion received, and if the
+server no longer has that version (410) the whole list comes again and ends with a new Synced. The sequence never raises
+a ClusterError and ends only after `stop`.
 """
 
 import contextlib
@@ -33,38 +33,38 @@ from rollouts.cluster.retry_policy import compute_backoff
 
 logger = logging.getLogger(__name__)
 
-# A stream that told nothing and ended sooner is a failed try: a server that accepts watches only to end them
-# would otherwise be asked without a pause.
+# A stream without events that ended sooner counts as a failure: a server that accepts watches and ends them at once
+# must not be called without a pause.
 _SHORT_STREAM = 1.0
-# A server or a proxy may ask for an hour; blindness for so long is worse than one more request.
+# A server or a proxy may ask for an hour; a mirror that is out of date for so long is worse than one more request.
 _MAX_RETRY_AFTER = 60.0
 
 
 class ObjectKey(NamedTuple):
-    """Which object it is; the uid tells it from another one that had the name before."""
+    """Namespace, name and uid of an object; the uid differs from that of an earlier object of the name."""
 
-    namespace: str  # empty for what is in no namespace
+    namespace: str  # empty for cluster-wide objects
     name: str
     uid: str
 
 
 @dataclass(frozen=True, slots=True)
 class Changed:
-    """The object is there and looks like this now."""
+    """The object exists and is now like this."""
 
     obj: Obj
 
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """The object is gone; this is how it looked last."""
+    """The object is gone; this is its last state."""
 
     obj: Obj
 
 
 @dataclass(frozen=True, slots=True)
 class Synced:
-    """Every object there is has been told; these are their keys."""
+    """The list is complete; these are the keys of all objects."""
 
     keys: frozenset[ObjectKey]
     resource_version: str
@@ -72,14 +72,14 @@ class Synced:
 
 @dataclass(frozen=True, slots=True)
 class Bookmark:
-    """All changes up to this resourceVersion have been told."""
+    """All changes up to this resourceVersion have been yielded."""
 
     resource_version: str
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLost:
-    """The server cannot be heard; the next try is after `pause` seconds."""
+    """The server does not answer; the next attempt is after `pause` seconds."""
 
     error: ClusterError
     pause: float
@@ -87,7 +87,7 @@ class ConnectionLost:
 
 @dataclass(frozen=True, slots=True)
 class ConnectionRestored:
-    """The server is heard again."""
+    """The server answers again."""
 
 
 WatchEvent = Changed | Deleted | Synced | Bookmark | ConnectionLost | ConnectionRestored
@@ -96,10 +96,10 @@ _EVENT_CLASSES: Mapping[str, type[Changed | Deleted]] = {"ADDED": Changed, "MODI
 
 
 class Watch:
-    """The account of one kind of objects. Iterate it in one thread, once; stop it from any.
+    """The events of one kind of objects. Iterate it once, in one thread; stop it from any thread.
 
-    With `since`, a resourceVersion up to which the listener already knows everything, it begins with the
-    changes after that one instead of a list.
+    With a `resource_version` up to which the listener has everything, it begins with the changes after that version
+    instead of a list.
     """
 
     def __init__(
@@ -117,15 +117,15 @@ class Watch:
         self._resource = resource
         self._scope: dict[str, Any] = {"namespace": namespace, "labels": labels, "fields": fields}
         self._page_size = page_size
-        self._resource_version = resource_version  # up to here everything has been told; None: list first
-        self._failures = 0  # tries in a row that told nothing and did not last
+        self._resource_version = resource_version  # all changes up to here have been yielded; None: list first
+        self._failures = 0  # streams in a row that were short and had no events
         self._is_lost = False
         self._stopped = threading.Event()
-        self._lock = threading.RLock()  # reentrant, for a stop by a signal that interrupts the listener itself
+        self._lock = threading.RLock()  # reentrant: a signal handler may call stop in the thread that listens
         self._stream: Stream | None = None  # guarded by the lock, so that stop cannot miss a new one
 
     def stop(self) -> None:
-        """End the account: at once in a stream or a pause, else when the call under way has ended."""
+        """End the iteration: at once in a stream or a pause, else when the call in progress has ended."""
         with self._lock:
             self._stopped.set()
             if self._stream is not None:
@@ -152,11 +152,11 @@ class Watch:
             self._stopped.wait(pause)
 
     def _list(self) -> Iterator[WatchEvent]:
-        """Tell all objects there are, page by page."""
+        """Yield all objects, page by page."""
         keys: set[ObjectKey] = set()
         continue_token: str | None = None
         while not self._stopped.is_set():
-            # Not repeated down there: the account itself does it, says so, and can be stopped in between.
+            # Without retries of the client: this class repeats the call, yields ConnectionLost and can be stopped.
             page = self._cluster.list_page(
                 self._resource, **self._scope, page_size=self._page_size, continue_token=continue_token, retry=False
             )
@@ -171,7 +171,7 @@ class Watch:
                 return
 
     def _stream_changes(self) -> Iterator[WatchEvent]:
-        """Tell one stream to its end."""
+        """Yield the events of one stream."""
         opened_at = time.monotonic()
         with self._opened() as stream:
             yield from self._report_restored()
@@ -215,7 +215,7 @@ def key_of(obj: Mapping[str, Any]) -> ObjectKey:
 
 
 def _parse_event(resource: Resource, line: bytes) -> tuple[WatchEvent, str]:
-    """Turn a line of a stream into a note and the version that it reaches; an error in the stream is raised."""
+    """Return the event in a line of a stream and its resourceVersion; raise an error that the stream reports."""
     call = f"watch {resource}"
     try:
         event = orjson.loads(line)
@@ -224,9 +224,9 @@ def _parse_event(resource: Resource, line: bytes) -> tuple[WatchEvent, str]:
             raise from_status(call, obj)
         version: str = obj["metadata"]["resourceVersion"]
     except (orjson.JSONDecodeError, KeyError, TypeError, AttributeError) as error:
-        raise Unavailable(f"{call}: the stream holds something that is not an event") from error
+        raise Unavailable(f"{call}: the stream contains a line that is not an event") from error
     if kind == "BOOKMARK":
         return Bookmark(version), version
     if kind not in _EVENT_CLASSES or not is_object(obj):
-        raise Unavailable(f"{call}: the stream holds an event of no known kind")
+        raise Unavailable(f"{call}: the stream contains an event of an unknown type")
     return _EVENT_CLASSES[kind](obj), version

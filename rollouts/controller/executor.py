@@ -1,31 +1,33 @@
-"""Carries a plan out: writes to the cluster in the order of the plan, many at once, each with its preconditions.
+"""Sends the writes of a round to the cluster: in the order of the plan, many at once, each with its preconditions.
 
-Before it: `engine.plan.planner`, whose actions are ordered so that stopping after any of them does no harm. After it:
-`rounds`, which goes on from the answers, and the reconciler, which stores every one of them in the mirror.
+Before it: `engine.plan.planner`, whose actions are ordered so that stopping after any of them does no harm, and
+`rounds`, which chooses the actions to send. After it: `rounds`, which plans on with the answers, and the reconciler,
+which stores all of them in the mirror.
 
-The invariants: the stages of a plan (creates, patches, deletes, gates, statuses) follow each other; of a replica of the
-set that is deleted whole, the parts go in the order of the plan; nothing is written to an object that is not the one
-the plan has seen (uid) or, where it matters, not as the plan has seen it (resourceVersion).
+The invariants: the stages of a plan (creates, patches, deletes, scheduling gates, statuses) follow each other; if a
+replica of the set is deleted as a whole, its parts are deleted in the order of the plan; a write changes only the
+object that the plan has seen (uid) and, where it matters, only as the plan has seen it (resourceVersion).
 
-What can happen to a write, and what follows:
+The results of a write, and what follows:
 
-    done       its answer is the newest there is of the object
-    outrun     somebody was quicker (Conflict, NotFound, AlreadyExists): the truth is fetched, the next pass looks again
-    denied     the cluster will not have it (Forbidden, Invalid, ...): everything else is still done, but no more of
-               its like, once it is forbidden or has been denied often
-    unknown    no answer (Unavailable), or not now (Unauthorized, Throttled): nothing more is sent. Names are a function
-               of what is there and everything else has preconditions, so sending it again is harmless; only of pods
-               and deletes somebody must learn what became of them before the next plan (`needs_confirmation`).
+    applied    The answer is the newest state of the object.
+    conflict   Another client was faster (Conflict, NotFound, AlreadyExists). The object is fetched; the next pass plans
+               again.
+    rejected   The cluster does not allow it (Forbidden, Invalid, ...). All other writes are still sent, but no more of
+               this verb and kind once one is forbidden or many have been rejected.
+    unknown    No answer (Unavailable), or none at this time (Unauthorized, Throttled). Nothing more is sent. To send it
+               again does no harm: names follow from what exists, and all else has preconditions. Only for deletes and
+               for creates of pods the next pass must learn the result before it plans (`needs_confirmation`).
+    skipped    It was not sent, for one of these reasons or because it is backed off (`rejected_writes`).
 """
 
-import logging
 import os
 import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import Enum
 from functools import cache
 from itertools import groupby, zip_longest
@@ -46,6 +48,7 @@ from rollouts.cluster import (
     Unavailable,
     UnknownResource,
 )
+from rollouts.cluster.deletion import delete_object, fetch_deletion
 from rollouts.cluster.resources import (
     PODCLIQUES,
     PODCLIQUESCALINGGROUPS,
@@ -59,8 +62,6 @@ from rollouts.engine.model.actions import Action, Create, Delete, Kind, Patch, R
 from rollouts.engine.model.observed import Gang, Group, Observed, Service
 from rollouts.mirror import ObjectChanges
 
-logger = logging.getLogger(__name__)
-
 RESOURCES: Final[Mapping[Kind, Resource]] = {
     Kind.SET: PODCLIQUESETS,
     Kind.CLIQUE: PODCLIQUES,
@@ -71,125 +72,125 @@ RESOURCES: Final[Mapping[Kind, Resource]] = {
 }
 
 WRITER_THREADS: Final = 16
-# A pass that would take longer stops between two writes and goes on as the next pass: far within the time limits.
+# A round that would take longer ends between two writes, and the next pass continues: far within the time limits.
 MAX_WRITES_PER_PASS: Final = 512
 MAX_WRITE_SECONDS: Final = 8.0
-MAX_REJECTIONS_PER_KIND: Final = 16  # of one kind, before its like is not sent any more
-_WRITES_PER_BATCH: Final = 8 * WRITER_THREADS  # between two looks at the clock
+MAX_REJECTIONS_PER_KIND: Final = 16  # of one verb and kind, before no more of them are sent
+_WRITES_PER_BATCH: Final = 8 * WRITER_THREADS  # between two checks of the time
 
 ObjectKey = tuple[Kind, str]
 UnconfirmedWrite = tuple[str, str, str]
-"""An object that was written, nobody knows with what effect: kind, name, and the uid if it was there before."""
+"""A write whose result is not known: kind and name of the object, and its uid if it existed before the write."""
 
 
 class WriteResult(Enum):
-    """What became of a write."""
+    """The result of a write; the module says what follows from each."""
 
-    APPLIED = "Done"
-    CONFLICT = "Outrun"
-    REJECTED = "Denied"
+    APPLIED = "Applied"
+    CONFLICT = "Conflict"
+    REJECTED = "Rejected"
     UNKNOWN = "Unknown"
-    SKIPPED = "Unsent"
+    SKIPPED = "Skipped"
 
 
 @dataclass(frozen=True, slots=True)
 class WriteRecord:
-    """What became of one action, and what was learnt of the object."""
+    """The result of one action, and what the answer shows of the object."""
 
     action: Action
     result: WriteResult
-    current: Obj | None = None  # as it is now
-    deleted: Obj | None = None  # as it was last, or just who it was
+    current: Obj | None = None  # its current state
+    deleted: Obj | None = None  # its last state, or only its name and uid
     error: ClusterError | None = None
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class ExecutionResult:
-    """What became of a plan."""
+    """The results of some writes, and what follows from all of them."""
 
-    writes: list[WriteRecord] = field(default_factory=list)
-    is_truncated: bool = False  # there was more than fits into one pass
+    writes: Sequence[WriteRecord] = ()
 
-    def with_result(self, fate: WriteResult) -> list[WriteRecord]:
-        """Return the answers with this fate."""
-        return [answer for answer in self.writes if answer.result is fate]
+    def with_result(self, result: WriteResult) -> list[WriteRecord]:
+        """Return the records with this result."""
+        return [record for record in self.writes if record.result is result]
 
     @property
     def failure(self) -> ClusterError | None:
-        """What ended the pass before its time."""
-        return next((answer.error for answer in self.writes if answer.result is WriteResult.UNKNOWN), None)
+        """The error after which nothing more was sent."""
+        return next((record.error for record in self.writes if record.result is WriteResult.UNKNOWN), None)
 
     @property
     def unconfirmed(self) -> list[Action]:
-        """What nobody knows of whether it happened, and somebody must."""
-        return [answer.action for answer in self.with_result(WriteResult.UNKNOWN) if needs_confirmation(answer.action)]
+        """The actions whose result must be known before the next plan, and is not."""
+        return [record.action for record in self.with_result(WriteResult.UNKNOWN) if needs_confirmation(record.action)]
 
     def changes(self) -> Iterator[ObjectChanges]:
-        """Yield everything that was learnt, by kind, for the mirror."""
+        """Yield what the answers show of the objects, by kind, for the mirror."""
         for kind, resource in RESOURCES.items():
-            answers = [answer for answer in self.writes if kind_of(answer.action) is kind]
-            found = [answer.current for answer in answers if answer.current is not None]
-            gone = [answer.deleted for answer in answers if answer.deleted is not None]
+            records = [record for record in self.writes if kind_of(record.action) is kind]
+            found = [record.current for record in records if record.current is not None]
+            gone = [record.deleted for record in records if record.deleted is not None]
             if found or gone:
                 yield ObjectChanges(resource, found, gone)
 
 
 @dataclass(frozen=True, slots=True)
 class ExecutionContext:
-    """What a plan was made from, as far as its writes need it."""
+    """What the writes were planned on, as far as their preconditions need it."""
 
     namespace: str
     observed: Observed
     set_resource_version: str  # resourceVersion of the PodCliqueSet
 
 
-def apply_plan(
-    cluster: ClusterClient, actions: Sequence[Action], context: ExecutionContext, result: ExecutionResult
-) -> None:
-    """Carry out the actions of a plan.
+def execute(cluster: ClusterClient, writes: Sequence[Action], context: ExecutionContext) -> Iterator[list[WriteRecord]]:
+    """Send writes batch by batch, and yield the answers to each batch.
 
-    What becomes of them is put into `applied` on the way, so that the caller has it whatever ends this.
+    Ends early after a write without an answer, after `MAX_WRITES_PER_PASS` writes and after `MAX_WRITE_SECONDS`.
     """
-    run = _PlanExecution(cluster, context.namespace, _expected_versions(actions, context), result)
+    if not writes:
+        return
+    sender = _Sender(cluster, context.namespace, _expected_versions(writes, context))
     deadline = time.monotonic() + MAX_WRITE_SECONDS
-    for part in _split_into_batches(actions[:MAX_WRITES_PER_PASS], context.observed):
-        if time.monotonic() > deadline:
-            result.is_truncated = True
+    for batch in _split_into_batches(writes[:MAX_WRITES_PER_PASS], context.observed):
+        if sender.is_stopped or time.monotonic() > deadline:
             return
-        run.send_batch(part)
-        if run.is_stopped:
-            return
-    result.is_truncated = len(actions) > MAX_WRITES_PER_PASS
+        yield sender.send_batch(batch)
+
+
+def is_truncated(writes: Sequence[Action], records: Sequence[WriteRecord]) -> bool:
+    """Return whether there were more writes than fit into one pass; no, if it was a missing answer that ended them."""
+    return len(records) < len(writes) and not any(record.result is WriteResult.UNKNOWN for record in records)
 
 
 def resolve_unconfirmed(
     cluster: ClusterClient, namespace: str, unconfirmed: Iterable[UnconfirmedWrite]
 ) -> ExecutionResult:
-    """Learn what became of writes; raises what keeps the cluster from answering."""
-    run = _PlanExecution(cluster, namespace, {}, ExecutionResult())
+    """Fetch the objects of writes whose result is not known; raise the error if the cluster does not answer."""
+    sender = _Sender(cluster, namespace, {})
     objects = [Delete(Kind(kind), name, uid, reason="") for kind, name, uid in unconfirmed]
     return ExecutionResult(
-        list(_writer_pool(os.getpid()).map(lambda obj: run.fetch_current(obj, WriteResult.APPLIED, None), objects))
+        list(_writer_pool(os.getpid()).map(lambda obj: sender.fetch_current(obj, WriteResult.APPLIED, None), objects))
     )
 
 
 def needs_confirmation(action: Action) -> bool:
-    """Say whether a plan must not be made before it is known what became of this.
+    """Return whether no plan may be made before the result of this action is known.
 
-    A delete that is not known of would be paid for twice. A pod that is not known of would come a second time: its name
-    follows from the pods of its index, and one of those may have gone meanwhile.
+    A delete that the next plan does not know of would be counted twice against the budget. A pod that it does not know
+    of would be created twice: the pod's name follows from the pods at its index, and one of those may be gone by then.
     """
     return isinstance(action, Delete) or (isinstance(action, Create) and action.kind is Kind.POD)
 
 
 def make_unconfirmed_write(action: Action) -> UnconfirmedWrite:
-    """Return what it takes to find out about an action later."""
+    """Return what a later pass needs to fetch the object of an action."""
     uid = action.uid if isinstance(action, Delete) else ""
     return str(kind_of(action)), name_of(action), uid
 
 
 def kind_of(action: Action) -> Kind:
-    """Return the kind of the object that an action is about."""
+    """Return the kind of the object that an action writes."""
     return Kind.POD if isinstance(action, RemoveGate) else action.kind
 
 
@@ -203,56 +204,57 @@ _VERBS: Final[Mapping[type, str]] = {
 
 
 def write_key_of(action: Action) -> str:
-    """Return what tells a write from all others of a workload: verb, kind and name."""
+    """Return the key of a write, unique within a workload: verb, kind and name."""
     return f"{_VERBS[type(action)]} {kind_of(action)} {name_of(action)}"
 
 
 def name_of(action: Action) -> str:
-    """Return the name of the object that an action is about."""
+    """Return the name of the object that an action writes."""
     if isinstance(action, Create):
         name: str = action.manifest["metadata"]["name"]
         return name
     return action.pod if isinstance(action, RemoveGate) else action.name
 
 
-# ---- what is done together
+# ---- batches
 
 
 def _split_into_batches(actions: Sequence[Action], observed: Observed) -> Iterator[Sequence[Action]]:
-    """Cut a plan into parts that are carried out one after the other, the actions within a part all at once."""
+    """Split a plan into batches that are sent one after the other, the actions of a batch all at once."""
     for _, members in groupby(actions, type):
         stage = [*members]
         deletes = [action for action in stage if isinstance(action, Delete)]
-        for part in compute_delete_batches(deletes, observed) if deletes else [stage]:
-            for start in range(0, len(part), _WRITES_PER_BATCH):
-                yield part[start : start + _WRITES_PER_BATCH]
+        for batch in compute_delete_batches(deletes, observed) if deletes else [stage]:
+            for start in range(0, len(batch), _WRITES_PER_BATCH):
+                yield batch[start : start + _WRITES_PER_BATCH]
 
 
 def compute_delete_batches(deletes: Sequence[Delete], observed: Observed) -> list[list[Delete]]:
     """Return which deletes are sent together: replicas of the set side by side, each in its own order.
 
-    A replica that is deleted whole must look outdated until the last of it is asked to go, so its parts go one by one.
-    Pods of one clique and one template are all alike, and go at once. Example, replicas 0 and 1 of a set whose pods a
-    are outdated and whose clique b is not: [b0 b1] [a0 a0' a1 a1'].
+    A replica that is deleted as a whole must look outdated until its last part is deleted, so its parts are deleted one
+    by one. Pods of one clique and one template are interchangeable, and are deleted at once. Example, replicas 0 and 1
+    of a set whose pods a are outdated and whose clique b is not: [b0 b1] [a0 a0' a1 a1'].
     """
-    lanes: dict[object, list[list[Delete]]] = {}
-    last: dict[object, object] = {}
-    for delete, (lane, alike) in zip(deletes, _classify_deletes(deletes, observed), strict=True):
-        rounds = lanes.setdefault(lane, [])
-        if alike is not None and last.get(lane) == alike:
-            rounds[-1].append(delete)
+    batches_by_replica: dict[object, list[list[Delete]]] = {}
+    last_group: dict[object, object] = {}
+    for delete, (replica, group) in zip(deletes, _classify_deletes(deletes, observed), strict=True):
+        batches = batches_by_replica.setdefault(replica, [])
+        if group is not None and last_group.get(replica) == group:
+            batches[-1].append(delete)
         else:
-            rounds.append([delete])
-        last[lane] = alike
-    return [[one for part in parts for one in part] for parts in zip_longest(*lanes.values(), fillvalue=[])]
+            batches.append([delete])
+        last_group[replica] = group
+    side_by_side = zip_longest(*batches_by_replica.values(), fillvalue=[])
+    return [[delete for batch in batches for delete in batch] for batches in side_by_side]
 
 
 def _classify_deletes(deletes: Iterable[Delete], observed: Observed) -> Iterator[tuple[object, object]]:
-    """Yield for each delete its replica of the set, and of pods those it may go together with."""
+    """Yield for each delete its replica of the set and, for a pod, which other pods it may be deleted with."""
     cliques = {clique.name: clique.replica for clique in observed.cliques}
     pods = {pod.uid: pod for pod in observed.pods}
-    holders: list[Group | Gang | Service] = [*observed.groups, *observed.gangs, *observed.services]
-    others = {one.uid: one.replica for one in holders}
+    objects: list[Group | Gang | Service] = [*observed.groups, *observed.gangs, *observed.services]
+    others = {obj.uid: obj.replica for obj in objects}
     for delete in deletes:
         if delete.kind is Kind.POD:
             pod = pods[delete.uid]
@@ -263,34 +265,32 @@ def _classify_deletes(deletes: Iterable[Delete], observed: Observed) -> Iterator
             yield others[delete.uid], None
 
 
-def _expected_versions(actions: Sequence[Action], scene: ExecutionContext) -> dict[ObjectKey, str]:
-    """Return the resourceVersions that statuses are written over, and pods must have that go since they do not serve.
+def _expected_versions(actions: Sequence[Action], context: ExecutionContext) -> dict[ObjectKey, str]:
+    """Return the resourceVersions that are preconditions: of objects whose status is written, and of unready pods.
 
-    Such a pod costs no capacity. If it has become Ready since it was seen, it would, and nobody has allowed for it.
+    To delete a pod that is not Ready costs no budget. If the pod has become Ready since the mirror saw it, its delete
+    would cost budget that the plan has not counted.
     """
     wanted = {(action.kind, action.name) for action in actions if isinstance(action, WriteStatus)}
-    known = {(Kind.CLIQUE, clique.name): clique.resource_version for clique in scene.observed.cliques}
-    known |= {(Kind.GROUP, group.name): group.resource_version for group in scene.observed.groups}
-    known |= {(Kind.GANG, gang.name): gang.resource_version for gang in scene.observed.gangs}
-    versions = {version: known.get(version, scene.set_resource_version) for version in wanted}
+    known = {(Kind.CLIQUE, clique.name): clique.resource_version for clique in context.observed.cliques}
+    known |= {(Kind.GROUP, group.name): group.resource_version for group in context.observed.groups}
+    known |= {(Kind.GANG, gang.name): gang.resource_version for gang in context.observed.gangs}
+    versions = {version: known.get(version, context.set_resource_version) for version in wanted}
     deleted = {action.uid for action in actions if isinstance(action, Delete) and action.kind is Kind.POD}
-    idle = (pod for pod in scene.observed.pods if pod.uid in deleted and not pod.ready)
+    idle = (pod for pod in context.observed.pods if pod.uid in deleted and not pod.ready)
     return versions | {(Kind.POD, pod.name): pod.resource_version for pod in idle}
 
 
 # ---- writes
 
 
-class _PlanExecution:
-    """One plan on its way."""
+class _Sender:
+    """Sends the writes of one round."""
 
-    def __init__(
-        self, cluster: ClusterClient, namespace: str, versions: dict[ObjectKey, str], applied: ExecutionResult
-    ) -> None:
-        self._result = applied
+    def __init__(self, cluster: ClusterClient, namespace: str, versions: dict[ObjectKey, str]) -> None:
         self._cluster = cluster
         self._namespace = namespace
-        self._versions = versions  # moves on with our own patches
+        self._versions = versions  # updated by the patches of this round
         self._stopped = threading.Event()
         self._rejections: Counter[tuple[type, Kind]] = Counter()
 
@@ -299,17 +299,17 @@ class _PlanExecution:
         """Whether nothing more may be sent."""
         return self._stopped.is_set()
 
-    def send_batch(self, actions: Sequence[Action]) -> None:
-        """Send some writes at once and take in their answers."""
+    def send_batch(self, actions: Sequence[Action]) -> list[WriteRecord]:
+        """Send some writes at once and return their answers."""
         if len(actions) == 1:
             answers = [self._attempt(actions[0])]
         else:
             answers = list(_writer_pool(os.getpid()).map(self._attempt, actions))
-        self._result.writes.extend(answers)
         for answer in answers:
             if isinstance(answer.action, Patch) and answer.result is WriteResult.APPLIED and answer.current is not None:
-                place = (answer.action.kind, answer.action.name)
-                self._versions[place] = answer.current["metadata"]["resourceVersion"]
+                key = (answer.action.kind, answer.action.name)
+                self._versions[key] = answer.current["metadata"]["resourceVersion"]
+        return answers
 
     def _attempt(self, action: Action) -> WriteRecord:
         like = (type(action), kind_of(action))
@@ -344,7 +344,8 @@ class _PlanExecution:
             return self.fetch_current(action, WriteResult.CONFLICT, error)
 
     def _delete(self, action: Delete) -> WriteRecord:
-        answer = self._cluster.delete(
+        deletion = delete_object(
+            self._cluster,
             RESOURCES[action.kind],
             action.name,
             namespace=self._namespace,
@@ -352,11 +353,7 @@ class _PlanExecution:
             resource_version=self._versions.get((action.kind, action.name)),
             propagation="Background",
         )
-        if not _is_deleted_object(answer):
-            return WriteRecord(action, WriteResult.APPLIED, deleted=self._reference(action.name, action.uid))
-        if _is_terminating(answer):
-            return WriteRecord(action, WriteResult.APPLIED, answer)
-        return WriteRecord(action, WriteResult.APPLIED, deleted=answer)
+        return WriteRecord(action, WriteResult.APPLIED, deletion.current, deletion.gone)
 
     def _patch(self, action: Patch) -> Obj:
         resource, patch = RESOURCES[action.kind], action.patch
@@ -371,7 +368,7 @@ class _PlanExecution:
         return self._cluster.patch_merge(resource, action.name, change, namespace=self._namespace)
 
     def _remove_gate(self, action: RemoveGate) -> WriteRecord:
-        """Take our gate off a pod: it is the first, as we made it, or else it is looked for."""
+        """Remove our scheduling gate from a pod: it is the first one unless others have changed the list."""
         try:
             return WriteRecord(action, WriteResult.APPLIED, self._remove_gate_at(action, 0))
         except Invalid:
@@ -383,10 +380,10 @@ class _PlanExecution:
             action, WriteResult.APPLIED, self._remove_gate_at(action, gates.index(names.SCHEDULING_GATE))
         )
 
-    def _remove_gate_at(self, action: RemoveGate, place: int) -> Obj:
-        gate = f"/spec/schedulingGates/{place}"
+    def _remove_gate_at(self, action: RemoveGate, index: int) -> Obj:
+        gate = f"/spec/schedulingGates/{index}"
         operations = [
-            # Not a test: to write another uid is refused as a conflict, a failed test only as something invalid.
+            # Not a test: the API server answers another uid with a conflict, a failed test only with Invalid.
             {"op": "replace", "path": "/metadata/uid", "value": action.uid},
             {"op": "test", "path": f"{gate}/name", "value": names.SCHEDULING_GATE},
             {"op": "remove", "path": gate},
@@ -408,29 +405,20 @@ class _PlanExecution:
         }
         return self._cluster.update(resource, obj, subresource="status")
 
-    def fetch_current(self, action: Action, fate: WriteResult, error: ClusterError | None) -> WriteRecord:
-        """Fetch the truth about the object of an action."""
-        name = name_of(action)
-        try:
-            found = self._cluster.get(RESOURCES[kind_of(action)], name, namespace=self._namespace)
-        except NotFound:
-            uid = "" if isinstance(action, Create) else action.uid
-            return WriteRecord(action, fate, deleted=self._reference(name, uid) if uid else None, error=error)
-        if isinstance(error, AlreadyExists) and isinstance(action, Create) and not _has_owner(found, action.manifest):
-            taken = f"{error}; the one that is there belongs to somebody else"
-            return WriteRecord(
-                action, WriteResult.REJECTED, found, error=AlreadyExists(taken, code=error.code, reason=error.reason)
-            )
-        return WriteRecord(action, fate, found, error=error)
-
-    def _reference(self, name: str, uid: str) -> Obj:
-        return {"metadata": {"namespace": self._namespace, "name": name, "uid": uid}}
+    def fetch_current(self, action: Action, result: WriteResult, error: ClusterError | None) -> WriteRecord:
+        """Fetch the object of an action as it is now."""
+        resource, uid = RESOURCES[kind_of(action)], "" if isinstance(action, Create) else action.uid
+        fetched = fetch_deletion(self._cluster, resource, name_of(action), namespace=self._namespace, uid=uid)
+        if isinstance(error, AlreadyExists) and _has_other_owner(fetched.current, action):
+            taken = f"{error}; the existing object has another owner"
+            error, result = AlreadyExists(taken, code=error.code, reason=error.reason), WriteResult.REJECTED
+        return WriteRecord(action, result, fetched.current, fetched.gone, error)
 
 
 def replace_whole(patch: Mapping[str, Any], current: Mapping[str, Any], path: Sequence[str]) -> dict[str, Any]:
-    """Return a merge patch in which the field at the path takes the place of the current one.
+    """Return a merge patch in which the field at the path replaces the current one.
 
-    A merge patch leaves alone what it does not name, so what is to go is named as null:
+    A merge patch keeps what it does not name, so what must be removed is named as null:
 
     >>> replace_whole({"spec": {"pod": {"a": 1}}}, {"spec": {"pod": {"a": 0, "b": {"c": 2}}}}, ["spec", "pod"])
     {'spec': {'pod': {'a': 1, 'b': None}}}
@@ -453,26 +441,16 @@ def _with_nulls(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> dict[s
     return changed | {name: None for name in current if name not in wanted}
 
 
-def _is_deleted_object(answer: Obj) -> bool:
-    """Say whether a delete was answered with the object, and not with a Status."""
-    return answer.get("kind") != "Status" and "uid" in answer.get("metadata", {})
-
-
-def _is_terminating(obj: Obj) -> bool:
-    """Say whether a deleted object is there a while longer: its grace period runs, or somebody holds it."""
-    metadata = obj["metadata"]
-    return "deletionTimestamp" in metadata and bool(
-        metadata.get("deletionGracePeriodSeconds") or metadata.get("finalizers")
-    )
-
-
-def _has_owner(obj: Obj, manifest: Mapping[str, Any]) -> bool:
-    """Say whether an object has the owner that the manifest names, or had an earlier one of that name."""
-    wanted = {(owner["kind"], owner["name"]) for owner in manifest["metadata"]["ownerReferences"]}
-    return any((owner["kind"], owner["name"]) in wanted for owner in obj["metadata"].get("ownerReferences") or ())
+def _has_other_owner(found: Obj | None, action: Action) -> bool:
+    """Return whether the name of an object to be created belongs to an object that no owner of that name has or had."""
+    if found is None or not isinstance(action, Create):
+        return False
+    wanted = {(owner["kind"], owner["name"]) for owner in action.manifest["metadata"]["ownerReferences"]}
+    owners = {(owner["kind"], owner["name"]) for owner in found["metadata"].get("ownerReferences") or ()}
+    return wanted.isdisjoint(owners)
 
 
 @cache
 def _writer_pool(_pid: int) -> ThreadPoolExecutor:
-    """Return the writers of this process; made on first use, so never carried across a fork."""
+    """Return the writer threads of this process; they start on first use, after the fork."""
     return ThreadPoolExecutor(WRITER_THREADS, thread_name_prefix="writer")

@@ -1,23 +1,25 @@
-"""One pass over a workload: observe, act, store what was answered, put on record what happened.
+"""One pass over a workload: observe, write, store the answers, record what happened.
 
-Before it: the queue, which hands in a key and nothing else. After it: the cluster, the mirror and the history. What is
-done is decided by the engine and carried out by `rounds`, what strategy counts is said by `effective_strategy`; here is
-the order of things, and nothing is remembered from one pass to the next but what is stored.
+Before it: the queue, which passes a key and nothing else. After it: the cluster, the mirror and the history. The engine
+decides what is done, `effective_strategy` which strategy it decides by, `rounds` in which rounds; `executor` sends the
+writes. This module holds the order of these steps. From one pass to the next only the database and the cluster remember
+anything.
 
-The order makes every point between two lines a good one to be killed at:
+A pass may be killed between any two lines:
 
-    1  of every round, deletes and pods are noted as in doubt, and steps on the timeline, before anything is sent
-    2  rounds are carried out; whatever ends that, what was answered is stored, so the next pass sees its own writes
-    3  the rollout's row follows the status, events and the change feed follow
+    1  the unconfirmed writes of a round (deletes, creates of pods) and the steps of its plan are stored
+    2  the round is sent, its answers are overlaid on the view, and the next round begins at 1; whatever ends the
+       rounds, the answers are stored, so the next pass sees the writes of this one
+    3  the row of the rollout follows the status, then come Events and the change feed
 
-Killed after 1 or within 2, the next pass finds out what became of them before it plans; everything else has names that
-are taken or preconditions. Killed within 3, the next pass reads the same status and puts the same on record. So the
-invariant of the engine holds whatever happens: an update never takes more than its budget, since no plan is made while
-a delete of ours is unaccounted for.
+Killed after 1 or in 2, the next pass fetches the unconfirmed objects before it plans; all other writes have names that
+are taken or preconditions. Killed in 3, the next pass reads the same status and records the same. So the invariant of
+the engine holds in every case: an update never uses more than its budget, since no plan is made while the result of one
+of our deletes is unknown.
 """
 
 import time
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Final
@@ -39,33 +41,33 @@ from rollouts.cluster import (
 )
 from rollouts.controller import events, executor, history
 from rollouts.controller.effective_strategy import EffectiveStrategy, compute_effective_strategy, list_overrides
-from rollouts.controller.events import WorkloadEvent
-from rollouts.controller.executor import ExecutionContext, ExecutionResult, WriteResult
+from rollouts.controller.executor import ExecutionContext, ExecutionResult, WriteRecord, WriteResult
 from rollouts.controller.orphans import AdoptionResult, adopt_orphans
 from rollouts.controller.pod_counts import count_pods
-from rollouts.controller.rejected_writes import parse_rejected_writes, render_rejected_writes
-from rollouts.controller.rounds import PassContext, Rounds
+from rollouts.controller.rejected_writes import RejectedWrites, parse_rejected_writes, render_rejected_writes
+from rollouts.controller.rounds import PassContext, PassView, Round, RoundsEnd, plan_rounds, start_view
+from rollouts.controller.set_status import (
+    INVALID_SPEC,
+    WRITE_DENIED,
+    StatusFacts,
+    compute_set_status,
+    render_findings,
+)
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
-from rollouts.engine.manifest.validation import find_unsupported, render_unsupported, validate_create
-from rollouts.engine.model.actions import Action, Kind, Plan, WriteStatus
-from rollouts.engine.model.conditions import (
-    MAX_LIST_MESSAGE_LENGTH,
-    PROGRESSING,
-    STUCK,
-    find_condition,
-    make_condition,
-    merge_conditions,
-)
-from rollouts.engine.model.times import parse_time, render_time
+from rollouts.engine.manifest.validation import find_unsupported, validate_create
+from rollouts.engine.model.actions import Kind, WriteStatus
+from rollouts.engine.model.observed import Observed
+from rollouts.engine.model.times import parse_time
 from rollouts.engine.model.workload import Workload
-from rollouts.engine.plan.diagnosis import wait_sort_key
-from rollouts.engine.rollout.ready_times import choose_recorded
+from rollouts.engine.plan.wait_codes import wait_sort_key
+from rollouts.engine.rollout.ready_times import ReadyTimes, choose_recorded, measure_ready_times
 from rollouts.engine.rollout.update import read_progress
-from rollouts.engine.tree.layout import make_layout
+from rollouts.engine.tree.layout import Layout, make_layout
 from rollouts.engine.tree.tree_builder import find_orphans
 from rollouts.live import change_feed
 from rollouts.live.change_feed import Change
+from rollouts.manifests.workload_ref import WorkloadRef
 from rollouts.manifests.workload_version import version_of
 from rollouts.mirror import MirroredWorkload, RowChange
 from rollouts.mirror.other_operator import (
@@ -81,52 +83,42 @@ from rollouts.telemetry import heartbeats
 
 Status = Mapping[str, Any]
 
-# Conditions of a PodCliqueSet that are only there while something is wrong.
-VALID: Final = "Valid"
-WRITE_DENIED: Final = "WriteDenied"
-UNSUPPORTED: Final = "Unsupported"
-
 CLUSTER_NOT_MIRRORED: Final = "ClusterNotMirrored"
 
-# Until a cluster that is being listed, or is in trouble, is looked at again: only in case nobody wakes us.
+# Until a cluster that is being listed or cannot be reached is checked again; usually the watcher enqueues earlier.
 RECHECK_SECONDS: Final = 60.0
-# The definitions take longer ones, but nobody reads them.
-MAX_MESSAGE_LENGTH: Final = 2000
 MIN_REQUEUE_SECONDS: Final = 0.1
 
-# Why a set makes no progress, where nothing keeps it from doing so.
-_IDLE_REASONS: Final = frozenset({"Complete", "AwaitingDeletion"})
-
-# What scaling can bring about after a set was accepted; the engine makes the best of it.
+# What scaling can cause after a set was accepted; the engine copes with it.
 _CODES_CAUSED_BY_SCALING: Final = frozenset(
     {FindingCode.BUDGET_OVER_REPLICAS, FindingCode.BUDGET_RESOLVES_TO_ZERO, FindingCode.MIN_REPLICAS_UNDER_REPLICAS}
 )
 
 
 def reconcile(key: str, fence: Fence = allow_every_write, now: Callable[[], float] = time.time) -> ReconcileResult:
-    """Take a workload one pass further; raises what the fence raises when the workload is no longer ours."""
-    name, namespace, workload = key.split("/")
-    row = models.Cluster.objects.filter(name=name).first()
+    """Run one pass over a workload; raise what the fence raises if another worker has the workload by now."""
+    ref = WorkloadRef.parse(key)
+    row = models.Cluster.objects.filter(name=ref.cluster).first()
     if row is None or settings.ENVIRONMENT.observe:
         return Done()
     if (obstacle := _find_obstacle(row)) is not None:
         return obstacle
-    seen = mirror.fetch_workload(row, namespace, workload)
-    # Asked again, as the mirror may have been dropped in between: then nothing can be concluded from what is missing.
+    mirrored = mirror.fetch_workload(row, ref.namespace, ref.name)
+    # Fetched again: if the watcher has emptied the mirror in between, missing rows do not mean missing objects.
     row = models.Cluster.objects.filter(pk=row.pk).first()
     if row is None or not row.complete:
         return RequeueAfter(RECHECK_SECONDS, CLUSTER_NOT_MIRRORED)
     try:
-        cluster = shared_cluster(name, row.url)
+        cluster = shared_cluster(ref.cluster, row.url)
         if find_other_operator(cluster, row):
             return RequeueAfter(RECHECK_SECONDS, OTHER_OPERATOR)
-        return reconcile_workload(cluster.fenced(fence), row, key, seen, now(), fence=fence)
+        return reconcile_workload(cluster.fenced(fence), row, key, mirrored, now(), fence=fence)
     except ClusterError as error:
         return Retry(str(error))
 
 
 def _find_obstacle(row: models.Cluster) -> RequeueAfter | None:
-    """Return what keeps the mirror of a cluster from being acted on; the watcher wakes everything when it is over."""
+    """Return why the mirror of a cluster cannot be trusted; the watcher enqueues all workloads when that has ended."""
     if not row.complete:
         return RequeueAfter(RECHECK_SECONDS, CLUSTER_NOT_MIRRORED)
     if row.trouble_code:
@@ -135,7 +127,7 @@ def _find_obstacle(row: models.Cluster) -> RequeueAfter | None:
 
 
 def _is_cluster_silent(cluster: str) -> bool:
-    """Say whether the watcher has heard nothing for so long that its mirror is no view to act on."""
+    """Return whether the watcher has received nothing for so long that its mirror may be out of date."""
     try:
         age = heartbeats.fetch_cluster_heartbeat(redis_client(), cluster).age
     except RedisError:
@@ -147,51 +139,51 @@ def reconcile_workload(
     cluster: ClusterClient,
     row: models.Cluster,
     key: str,
-    seen: MirroredWorkload | None,
+    mirrored: MirroredWorkload | None,
     now: float,
     *,
     fence: Fence = allow_every_write,
 ) -> ReconcileResult:
-    """Take a workload as it was seen one pass further; raises what keeps the cluster from answering."""
-    _, namespace, name = key.split("/")
-    if seen is None or seen.leaving:
-        if history.end_open_rollouts(row.name, namespace, name, now):
+    """Run one pass over a workload as the mirror has it; raise the error if the cluster does not answer."""
+    ref = WorkloadRef.parse(key)
+    if mirrored is None or mirrored.leaving:
+        if history.end_open_rollouts(row.name, ref.namespace, ref.name, now):
             change_feed.publish(
-                redis_client(), [Change(row.name, "workload", key, ("timeline",), deleted=seen is None)]
+                redis_client(), [Change(row.name, "workload", key, ("timeline",), deleted=mirrored is None)]
             )
         return Done()
-    if (obstacle := _find_other_manager(row, seen, now)) is not None:
+    if (obstacle := _find_other_manager(row, mirrored, now)) is not None:
         return obstacle
-    one = _Pass(cluster, row, key, seen, now, fence=fence)
-    if seen.unconfirmed_writes:
-        return one.resolve_unconfirmed()
-    effective = compute_effective_strategy(seen.manifest, list_overrides(row.name), now, cluster=row.name)
-    workload, findings = _parse_effective(seen, effective)
+    this_pass = _Pass(cluster, row, key, mirrored, now, fence=fence)
+    if mirrored.unconfirmed_writes:
+        return this_pass.resolve_unconfirmed()
+    effective = compute_effective_strategy(mirrored.manifest, list_overrides(row.name), now, cluster=row.name)
+    workload, findings = _parse_effective(mirrored, effective)
     if isinstance(workload, ParseFailure):
-        return one.report_invalid(findings or workload.findings)
-    if findings and not _was_acted_on(seen):
-        return one.report_invalid(findings)
-    # What only scaling has brought about is nobody's fault.
-    return one.run(workload, effective, [fault for fault in findings if fault.code not in _CODES_CAUSED_BY_SCALING])
+        return this_pass.report_invalid(findings or workload.findings)
+    if findings and not _was_acted_on(mirrored):
+        return this_pass.report_invalid(findings)
+    # What scaling alone has caused is not an error in the spec.
+    return this_pass.run(workload, effective, [one for one in findings if one.code not in _CODES_CAUSED_BY_SCALING])
 
 
-def _find_other_manager(row: models.Cluster, seen: MirroredWorkload, now: float) -> ReconcileResult | None:
-    """Return what keeps a workload from being ours: it is Grove's, or it is new and may become Grove's."""
-    if why := find_grove_management(seen.manifest, seen.written_by_grove):
+def _find_other_manager(row: models.Cluster, mirrored: MirroredWorkload, now: float) -> ReconcileResult | None:
+    """Return the result if Grove's operator manages the workload, or may be about to: the workload is new."""
+    if why := find_grove_management(mirrored.manifest, mirrored.written_by_grove):
         return Stop(why, OTHER_OPERATOR)
-    if not _was_acted_on(seen) and may_get_grove_finalizer(row, seen.manifest, now):
+    if not _was_acted_on(mirrored) and may_get_grove_finalizer(row, mirrored.manifest, now):
         return RequeueAfter(FINALIZER_WAIT_SECONDS, OTHER_OPERATOR)
     return None
 
 
-def _was_acted_on(seen: MirroredWorkload) -> bool:
-    """Say whether the set has been acted on before: then its pods are kept alive as long as it can be read."""
-    return bool(read_progress(seen.observed.status).generation_hash)
+def _was_acted_on(mirrored: MirroredWorkload) -> bool:
+    """Return whether an earlier pass has acted on the set: then its pods are kept even if its spec is now invalid."""
+    return bool(read_progress(mirrored.observed.status).generation_hash)
 
 
 @dataclass(frozen=True, slots=True)
 class _StoredSpec:
-    """A stored spec, which is the same as long as the generation is."""
+    """A stored spec; two of the same uid and generation are equal."""
 
     uid: str
     generation: int
@@ -199,200 +191,226 @@ class _StoredSpec:
 
 
 def _parse_effective(
-    seen: MirroredWorkload, effective: EffectiveStrategy
+    mirrored: MirroredWorkload, effective: EffectiveStrategy
 ) -> tuple[Workload | ParseFailure, tuple[Finding, ...]]:
-    """Return the workload with the strategy in force, and what is wrong with it."""
-    if effective.manifest is not seen.manifest:
+    """Return the workload with its effective strategy, and what is wrong with the spec."""
+    if effective.manifest is not mirrored.manifest:
         return parse_workload(effective.manifest), validate_create(effective.manifest).errors
-    return _parse_spec(_StoredSpec(seen.uid, seen.manifest["metadata"].get("generation") or 0, seen.manifest))
+    return _parse_spec(
+        _StoredSpec(mirrored.uid, mirrored.manifest["metadata"].get("generation") or 0, mirrored.manifest)
+    )
 
 
-def _find_unsupported_fields(seen: MirroredWorkload) -> tuple[Finding, ...]:
+def _find_unsupported_fields(mirrored: MirroredWorkload) -> tuple[Finding, ...]:
     return _parse_unsupported_fields(
-        _StoredSpec(seen.uid, seen.manifest["metadata"].get("generation") or 0, seen.manifest)
+        _StoredSpec(mirrored.uid, mirrored.manifest["metadata"].get("generation") or 0, mirrored.manifest)
     )
 
 
 @lru_cache(maxsize=256)
 def _parse_unsupported_fields(spec: _StoredSpec) -> tuple[Finding, ...]:
-    """Return the fields of a spec that have no effect, once for the many passes that are made with it."""
+    """Return the fields of a spec that have no effect; cached for the many passes over the same spec."""
     return find_unsupported(spec.manifest)
 
 
 @lru_cache(maxsize=256)
 def _parse_spec(spec: _StoredSpec) -> tuple[Workload | ParseFailure, tuple[Finding, ...]]:
-    """Read a spec, once for the many passes that are made with it."""
+    """Parse a spec; cached for the many passes over the same spec."""
     return parse_workload(spec.manifest), validate_create(spec.manifest).errors
 
 
 class _Pass:
-    """One look at a workload, and what follows from it."""
+    """One pass over a workload."""
 
     def __init__(
-        self, cluster: ClusterClient, row: models.Cluster, key: str, seen: MirroredWorkload, now: float, *, fence: Fence
+        self,
+        cluster: ClusterClient,
+        row: models.Cluster,
+        key: str,
+        mirrored: MirroredWorkload,
+        now: float,
+        *,
+        fence: Fence,
     ) -> None:
         self._cluster = cluster
         self._cluster_row = row
         self._key = key
-        self._mirrored = seen
+        self._mirrored = mirrored
         self._now = now
         self._fence = fence
-        self._namespace: str = seen.manifest["metadata"]["namespace"]
-        self._name: str = seen.manifest["metadata"]["name"]
-        self._unsupported = _find_unsupported_fields(seen)
+        self._metadata: Obj = mirrored.manifest["metadata"]
+        self._namespace: str = self._metadata["namespace"]
+        self._name: str = self._metadata["name"]
+        self._unsupported = _find_unsupported_fields(mirrored)
         self._rejected = parse_rejected_writes(
-            seen.rejected_writes, version_of(seen.uid, seen.manifest["metadata"].get("generation") or 0)
+            mirrored.rejected_writes, version_of(mirrored.uid, self._metadata.get("generation") or 0)
         )
-        self._unconfirmed: list[executor.UnconfirmedWrite] = []  # noted by this pass
-        self._has_new_steps = False  # there is something new on the timeline
+        self._unconfirmed: list[executor.UnconfirmedWrite] = []  # stored by this pass
+        self._has_new_steps = False  # on the timeline
 
-    # The three things that a pass can be.
+    # The three kinds of passes.
 
     def resolve_unconfirmed(self) -> ReconcileResult:
-        """Learn what became of writes that an earlier pass has sent and not heard of."""
+        """Fetch the objects of writes that an earlier pass sent without learning the result."""
         found = executor.resolve_unconfirmed(self._cluster, self._namespace, self._mirrored.unconfirmed_writes)
-        news = mirror.store_all(self._cluster_row, found.changes())
+        row_changes = mirror.store_all(self._cluster_row, found.changes())
         self._store_unconfirmed([])
-        self._publish(news)
+        self._publish(row_changes)
         return Requeue()
 
     def report_invalid(self, findings: Sequence[Finding]) -> ReconcileResult:
-        """Say on the set that it cannot be acted on, and leave everything as it is."""
-        stored, applied = self._mirrored.observed.status, ExecutionResult()
-        status = self._compute_conditions(stored, findings, applied, is_whole=True)
+        """Write into the status of the set that its spec is invalid; change nothing else."""
+        stored, facts = self._mirrored.observed.status, self._make_facts(findings)
+        status, result = compute_set_status(stored, facts, (), is_whole=True), ExecutionResult()
         if status is not stored:
             write = WriteStatus(Kind.SET, self._name, self._mirrored.uid, status)
-            scene = ExecutionContext(self._namespace, self._mirrored.observed, self._mirrored.resource_version)
-            executor.apply_plan(self._cluster, [write], scene, applied)
-            self._publish(mirror.store_all(self._cluster_row, applied.changes()))
-            events_to_write = [self._make_invalid_spec_event(findings), *self._make_unsupported_events(stored)]
-            events.write_events(self._cluster, self._mirrored.manifest, events_to_write, self._now)
-        if applied.failure is not None:
-            return Retry(str(applied.failure))
-        return (
-            Requeue()
-            if applied.with_result(WriteResult.CONFLICT)
-            else Stop(_render_findings(findings), events.INVALID_SPEC)
-        )
+            context = ExecutionContext(self._namespace, self._mirrored.observed, self._mirrored.resource_version)
+            batches = executor.execute(self._cluster, [write], context)
+            result = ExecutionResult([record for batch in batches for record in batch])
+            self._publish(mirror.store_all(self._cluster_row, result.changes()))
+            invalid = events.make_invalid_spec_events(facts, self._generation)
+            unsupported = events.make_unsupported_events(stored, facts, self._generation)
+            events.write_events(self._cluster, self._mirrored.manifest, [*invalid, *unsupported], self._now)
+        if result.failure is not None:
+            return Retry(str(result.failure))
+        if result.with_result(WriteResult.CONFLICT):
+            return Requeue()
+        return Stop(render_findings(findings), INVALID_SPEC)
 
     def run(self, workload: Workload, effective: EffectiveStrategy, findings: Sequence[Finding]) -> ReconcileResult:
-        """Act, and put on record what came of it; what was adopted is looked at anew first."""
-        backed_off = self._rejected.compute_backed_off(self._now)
-        adopted = self._adopt_orphans(workload, backed_off)
-        if any(answer.result is WriteResult.APPLIED for answer in adopted.result.writes):
+        """Plan and write in rounds, then record what happened; after an adoption the next pass does that."""
+        layout, backed_off = make_layout(workload), self._rejected.compute_backed_off(self._now)
+        adopted = self._adopt_orphans(layout, backed_off)
+        if any(record.result is WriteResult.APPLIED for record in adopted.records):
             return Requeue()
-        before = self._mirrored.observed.status
+        before, facts = self._mirrored.observed.status, self._make_facts(findings)
         recorder = history.HistoryRecorder(self._make_recorded_workload(workload), self._now)
-        self._has_new_steps = recorder.record_statuses([before])  # what an earlier pass did not get to
-        bearings = PassContext(
-            workload=workload,
+        self._has_new_steps = recorder.record_statuses([before])  # what an interrupted pass has not recorded
+        ready_times = measure_ready_times(self._mirrored.observed)
+        context = PassContext(
+            namespace=self._namespace,
+            set_name=self._name,
+            set_uid=self._mirrored.uid,
+            layout=layout,
             now=self._now,
-            note=lambda decided, moves, status: self._record_intent(recorder, decided, moves, status),
-            judge=lambda status, applied, is_whole: self._compute_conditions(
-                status, findings, applied, is_whole=is_whole
-            ),
+            ready_times=ready_times,
+            facts=facts,
             backed_off=backed_off.union([f"create {orphan.kind} {orphan.name}" for orphan in adopted.without_owner]),
         )
-        course = Rounds(self._cluster, self._mirrored, bearings)
-        course.result.writes += adopted.result.writes
-        self._store_ready_times(course, workload)
-        news = self._run_rounds(course)
-        self._store_rejected_writes(course)
-        statuses = _list_set_statuses(course.result)
-        self._record_history(recorder, course, statuses)
-        events_to_write = self._choose_events(course, before, statuses[-1] if statuses else before)
-        if findings and find_condition(before, VALID).get("message") != _render_findings(findings):
-            events_to_write.append(self._make_invalid_spec_event(findings))
-        events_to_write += self._make_unsupported_events(before)
-        events.write_events(self._cluster, self._mirrored.manifest, events_to_write, self._now)
-        self._publish(news, timeline=self._has_new_steps)
-        return Requeue() if adopted.without_owner and news else self._compute_result(course, effective, news)
+        observed = self._store_ready_times(ready_times, workload)
+        view = start_view(context, observed, self._mirrored.resource_version, adopted.records)
+        end, result, row_changes = self._run_rounds(context, view, recorder)
+        self._store_rejected_writes(result, is_whole=result.failure is None and not end.is_unfinished)
+        statuses = _list_set_statuses(result)
+        self._record_history(recorder, end.observed, statuses)
+        timeline_events = end.timeline_events if _is_set_status_accepted(result) else ()
+        after = statuses[-1] if statuses else before
+        chosen = events.choose_events(before, after, timeline_events, facts, self._generation)
+        events.write_events(self._cluster, self._mirrored.manifest, chosen, self._now)
+        self._publish(row_changes, timeline=self._has_new_steps)
+        if adopted.without_owner and row_changes:
+            return Requeue()
+        return compute_result(end, result, self._rejected, effective, self._now, has_changes=bool(row_changes))
 
-    # Acting.
+    # The steps of a pass.
 
-    def _adopt_orphans(self, workload: Workload, held: Container[str]) -> AdoptionResult:
-        """Adopt what nothing controls and what has a place in the workload."""
+    def _adopt_orphans(self, layout: Layout, backed_off: Container[str]) -> AdoptionResult:
+        """Adopt the objects that fit into the workload and have no controller."""
         if self._mirrored.orphans is None:
             return AdoptionResult()
-        orphans = find_orphans(make_layout(workload), self._mirrored.orphans)
-        adopted = adopt_orphans(self._cluster, self._mirrored.manifest, orphans, held)
-        self._publish(mirror.store_all(self._cluster_row, adopted.result.changes()))
+        orphans = find_orphans(layout, self._mirrored.orphans)
+        adopted = adopt_orphans(self._cluster, self._mirrored.manifest, orphans, backed_off)
+        self._publish(mirror.store_all(self._cluster_row, ExecutionResult(adopted.records).changes()))
         return adopted
 
-    def _record_intent(
-        self, book: history.HistoryRecorder, decided: Plan, moves: Sequence[Action], status: Status
-    ) -> None:
-        """Write down what is about to be done, as far as a pass after this one must know."""
-        momentous = [move for move in moves[: executor.MAX_WRITES_PER_PASS] if executor.needs_confirmation(move)]
-        if not momentous and not decided.timeline_events:
+    def _store_ready_times(self, ready_times: ReadyTimes, workload: Workload) -> Observed:
+        """Store how long the pods took to become Ready, before any of them is deleted; return what is then observed."""
+        observed = self._mirrored.observed
+        recorded = choose_recorded(
+            observed.ready_times, ready_times.measured, [clique.name for clique in workload.cliques]
+        )
+        if recorded == observed.ready_times:
+            return observed
+        self._update_row(ready_times=[[one.clique, one.template_hash, one.seconds, one.pods] for one in recorded])
+        return replace(observed, ready_times=recorded)
+
+    def _run_rounds(
+        self, context: PassContext, view: PassView, recorder: history.HistoryRecorder
+    ) -> tuple[RoundsEnd, ExecutionResult, list[RowChange]]:
+        """Record, send and answer round after round; store the answers, whatever ends this."""
+        records, rounds = [*view.records], plan_rounds(context, view)
+        try:
+            step = next(rounds)
+            while isinstance(step, Round):
+                self._record_intent(recorder, step)
+                records += step.skipped
+                answers: list[WriteRecord] = []
+                for batch in executor.execute(self._cluster, step.writes, step.context):
+                    records += batch
+                    answers += batch
+                step = rounds.send(answers)
+        finally:
+            result = ExecutionResult(records)
+            row_changes = mirror.store_all(self._cluster_row, result.changes()) if records else []
+        # If an exception ended the rounds, a time limit for example, all writes that were stored stay unconfirmed.
+        if self._unconfirmed:
+            self._store_unconfirmed(map(executor.make_unconfirmed_write, result.unconfirmed))
+        return step, result, row_changes
+
+    def _record_intent(self, recorder: history.HistoryRecorder, one: Round) -> None:
+        """Store what is about to be sent, as far as the next pass must know it, and the steps of a new plan."""
+        sent = one.writes[: executor.MAX_WRITES_PER_PASS]
+        unconfirmed = [executor.make_unconfirmed_write(write) for write in sent if executor.needs_confirmation(write)]
+        has_steps = one.plan is not None and bool(one.plan.timeline_events)
+        if not unconfirmed and not has_steps:
             return
         with transaction.atomic():
-            if momentous:
-                # What earlier rounds have sent is answered, but the mirror does not know it yet.
-                self._unconfirmed += map(executor.make_unconfirmed_write, momentous)
+            if unconfirmed:
+                # The writes of earlier rounds are answered, but the mirror does not have the answers yet.
+                self._unconfirmed += unconfirmed
                 self._store_unconfirmed(self._unconfirmed)
-            self._has_new_steps |= book.record_steps(decided, status)
+            if one.plan is not None:
+                self._has_new_steps |= recorder.record_steps(one.plan, one.context.observed.status)
 
-    def _store_ready_times(self, course: Rounds, workload: Workload) -> None:
-        """Put on the workload's row how long its pods took, before any of them is deleted."""
-        before = course.observed.ready_times
-        noted = choose_recorded(before, course.ready_times.measured, [clique.name for clique in workload.cliques])
-        if noted != before:
-            stored = [[one.clique, one.template_hash, one.seconds, one.pods] for one in noted]
-            rows = models.Workload.objects.filter(pk=self._mirrored.workload_id, uid=self._mirrored.uid)
-            rows.update(ready_times=stored)
-            course.observed = replace(course.observed, ready_times=noted)
+    def _store_unconfirmed(self, writes: Iterable[executor.UnconfirmedWrite]) -> None:
+        self._fence()  # a worker that holds the lease by now must keep the writes that it has stored
+        self._update_row(in_doubt=[*writes])
 
-    def _run_rounds(self, course: Rounds) -> list[RowChange]:
-        """Go the course and store what was answered, whatever ends it."""
-        in_doubt: list[executor.UnconfirmedWrite] | None = None
-        try:
-            course.run()
-            in_doubt = [executor.make_unconfirmed_write(action) for action in course.result.unconfirmed]
-        finally:
-            news = mirror.store_all(self._cluster_row, course.result.changes()) if course.result.writes else []
-            # Where the end came from elsewhere, from the time limit say, everything noted stays in doubt.
-            if in_doubt is not None and self._unconfirmed:
-                self._store_unconfirmed(in_doubt)
-        return news
-
-    def _store_rejected_writes(self, course: Rounds) -> None:
-        """Put on the workload's row what the cluster refuses, for the passes after this one."""
-        is_whole = course.result.failure is None and not course.is_unfinished
-        before, self._rejected = self._rejected, self._rejected.after_pass(course.result, self._now, is_whole=is_whole)
+    def _store_rejected_writes(self, result: ExecutionResult, *, is_whole: bool) -> None:
+        """Store which writes the cluster rejects, for the next passes."""
+        before, self._rejected = self._rejected, self._rejected.after_pass(result, self._now, is_whole=is_whole)
         if render_rejected_writes(before) != render_rejected_writes(self._rejected):
-            rows = models.Workload.objects.filter(pk=self._mirrored.workload_id, uid=self._mirrored.uid)
-            rows.update(refused=render_rejected_writes(self._rejected))
+            self._update_row(refused=render_rejected_writes(self._rejected))
 
-    def _store_unconfirmed(self, doubts: Sequence[executor.UnconfirmedWrite]) -> None:
-        self._fence()  # the notes of a worker that has the workload now must stay
-        models.Workload.objects.filter(pk=self._mirrored.workload_id, uid=self._mirrored.uid).update(in_doubt=[*doubts])
+    def _update_row(self, **columns: Any) -> None:
+        models.Workload.objects.filter(pk=self._mirrored.workload_id, uid=self._mirrored.uid).update(**columns)
 
-    def _compute_conditions(
-        self, status: Status, findings: Sequence[Finding], applied: ExecutionResult, *, is_whole: bool
-    ) -> Status:
-        """Return the status of the set with what there is to say besides the plan; the same one if that is nothing."""
-        at, wanted, dropped = render_time(self._now), [], [VALID, UNSUPPORTED]
-        if findings:
-            wanted.append(make_condition(VALID, "False", events.INVALID_SPEC, _render_findings(findings), at))
-        if self._unsupported:
-            text = _render_unsupported_fields(self._unsupported)
-            wanted.append(
-                make_condition(UNSUPPORTED, "True", "FieldsWithoutEffect", text, at, longest=MAX_LIST_MESSAGE_LENGTH)
-            )
-        problem = self._rejected.after_pass(applied, self._now, is_whole=is_whole and applied.failure is None).problem
-        if problem is not None:
-            wanted.append(make_condition(WRITE_DENIED, "True", problem[0], _truncate(problem[1]), at))
-        elif applied.failure is None:
-            dropped.append(WRITE_DENIED)
-        former = status.get("conditions") or []
-        conditions = merge_conditions(former, wanted, dropped)
-        return status if conditions == [*former] else {**status, "conditions": conditions}
+    def _record_history(
+        self, recorder: history.HistoryRecorder, observed: Observed, statuses: Sequence[Status]
+    ) -> None:
+        self._has_new_steps |= recorder.record_statuses(statuses)
+        newest = recorder.newest
+        if newest is not None and (newest.ended is None or self._has_new_steps):
+            self._has_new_steps |= history.record_sample(newest, count_pods(recorder.workload, observed), self._now)
 
-    # The record.
+    def _publish(self, row_changes: Sequence[RowChange], *, timeline: bool = False) -> None:
+        changes = mirror.compute_changes(self._cluster_row.name, row_changes)
+        if timeline:
+            changes.append(Change(self._cluster_row.name, "workload", self._key, ("timeline",)))
+        if changes:
+            change_feed.publish(redis_client(), changes)
+
+    # What the steps need to know of the workload.
+
+    @property
+    def _generation(self) -> str:
+        return str(self._metadata.get("generation"))
+
+    def _make_facts(self, findings: Sequence[Finding]) -> StatusFacts:
+        return StatusFacts(findings, self._unsupported, self._rejected, self._now)
 
     def _make_recorded_workload(self, workload: Workload) -> history.RecordedWorkload:
-        created = parse_time(self._mirrored.manifest["metadata"].get("creationTimestamp"))
+        created = parse_time(self._metadata.get("creationTimestamp"))
         return history.RecordedWorkload(
             cluster=self._cluster_row.name,
             namespace=self._namespace,
@@ -403,124 +421,54 @@ class _Pass:
             template=self._mirrored.manifest["spec"]["template"],
         )
 
-    def _record_history(self, book: history.HistoryRecorder, course: Rounds, statuses: Sequence[Status]) -> None:
-        self._has_new_steps |= book.record_statuses(statuses)
-        if book.newest is not None and (book.newest.ended is None or self._has_new_steps):
-            self._has_new_steps |= history.record_sample(
-                book.newest, count_pods(book.workload, course.observed), self._now
-            )
 
-    def _choose_events(self, course: Rounds, before: Status, after: Status) -> list[WorkloadEvent]:
-        """Return what to tell on the set; nothing of what the set's status did not take, as that is planned anew."""
-        progress, applied = read_progress(after), course.result
-        since = progress.started_at or progress.generation_hash
-        is_taken = applied.failure is None and not any(
-            _is_set_write(answer) for answer in applied.with_result(WriteResult.CONFLICT)
-        )
-        events_to_write = events.choose_events(course.timeline_events, since) if is_taken else []
-        stuck = find_condition(after, STUCK)
-        if stuck.get("status") == "True" and find_condition(before, STUCK).get("status") != "True":
-            text, at = str(stuck.get("message")), str(stuck.get("lastTransitionTime"))
-            events_to_write.append(WorkloadEvent(events.UPDATE_STUCK, text, at, "Warning"))
-        events_to_write += _make_stalled_events(before, after)
-        denied = find_condition(after, WRITE_DENIED)
-        if denied and find_condition(before, WRITE_DENIED).get("message") != denied.get("message"):
-            events_to_write.append(
-                WorkloadEvent(events.WRITE_DENIED, str(denied.get("message")), render_time(self._now), "Warning")
-            )
-        return events_to_write
-
-    def _make_invalid_spec_event(self, findings: Sequence[Finding]) -> WorkloadEvent:
-        generation = str(self._mirrored.manifest["metadata"].get("generation"))
-        return WorkloadEvent(events.INVALID_SPEC, _render_findings(findings), generation, "Warning")
-
-    def _make_unsupported_events(self, before: Status) -> list[WorkloadEvent]:
-        """Return the Event about fields without effect, unless the set says so already."""
-        text = _render_unsupported_fields(self._unsupported)
-        if not text or find_condition(before, UNSUPPORTED).get("message") == text:
-            return []
-        generation = str(self._mirrored.manifest["metadata"].get("generation"))
-        return [WorkloadEvent(events.UNSUPPORTED, text, generation, "Warning")]
-
-    def _publish(self, news: Sequence[RowChange], *, timeline: bool = False) -> None:
-        changes = mirror.compute_changes(self._cluster_row.name, news)
-        if timeline:
-            changes.append(Change(self._cluster_row.name, "workload", self._key, ("timeline",)))
-        if changes:
-            change_feed.publish(redis_client(), changes)
-
-    # What to tell the queue.
-
-    def _compute_result(
-        self, course: Rounds, effective: EffectiveStrategy, news: Sequence[RowChange]
-    ) -> ReconcileResult:
-        applied = course.result
-        if applied.failure is not None:
-            return Retry(str(applied.failure))
-        if course.is_unfinished:
-            return Requeue()
-        if applied.with_result(WriteResult.CONFLICT) or applied.with_result(WriteResult.REJECTED):
-            # What is held back from now on is shown by a pass that does not lose itself in it.
-            return (
-                Requeue()
-                if news or self._rejected.backoff_until > self._now
-                else _compute_result_of_rejections(applied)
-            )
-        held_until = self._rejected.backoff_until if self._rejected.has_backed_off else None
-        times = [at for at in (course.plan.requeue_at, effective.next_expiry, held_until) if at is not None]
-        if not times:
-            return Done()
-        if held_until is not None:
-            return RequeueAfter(max(MIN_REQUEUE_SECONDS, min(times) - self._now), WRITE_DENIED)
-        waits = sorted(course.plan.waits, key=wait_sort_key)
-        return RequeueAfter(
-            max(MIN_REQUEUE_SECONDS, min(times) - self._now), waits[0].code if waits else "OverrideExpires"
-        )
+def compute_result(
+    end: RoundsEnd,
+    result: ExecutionResult,
+    rejected: RejectedWrites,
+    effective: EffectiveStrategy,
+    now: float,
+    *,
+    has_changes: bool,
+) -> ReconcileResult:
+    """Return when the workload is due again; `rejected` is the state after this pass."""
+    if result.failure is not None:
+        return Retry(str(result.failure))
+    if end.is_unfinished:
+        return Requeue()
+    if result.with_result(WriteResult.CONFLICT) or result.with_result(WriteResult.REJECTED):
+        # The next pass leaves out what is backed off from now on, and writes a status that shows it.
+        return Requeue() if has_changes or rejected.backoff_until > now else _compute_result_of_rejections(result)
+    backoff_until = rejected.backoff_until if rejected.has_backed_off else None
+    times = [at for at in (end.plan.requeue_at, effective.next_expiry, backoff_until) if at is not None]
+    if not times:
+        return Done()
+    seconds = max(MIN_REQUEUE_SECONDS, min(times) - now)
+    if backoff_until is not None:
+        return RequeueAfter(seconds, WRITE_DENIED)
+    waits = sorted(end.plan.waits, key=wait_sort_key)
+    return RequeueAfter(seconds, waits[0].code if waits else "OverrideExpires")
 
 
-def _make_stalled_events(before: Status, after: Status) -> list[WorkloadEvent]:
-    """Return the Event about what keeps a set from being complete while no update is under way.
-
-    A first deployment that finds no node is such a case. A problem of an update is told as UpdateStuck.
-    """
-    now = find_condition(after, PROGRESSING)
-    if now.get("status") != "False" or now.get("reason") in _IDLE_REASONS:
-        return []
-    former = find_condition(before, PROGRESSING)
-    if (former.get("status"), former.get("reason")) == (now["status"], now.get("reason")):
-        return []
-    return [
-        WorkloadEvent(str(now.get("reason")), str(now.get("message")), str(now.get("lastTransitionTime")), "Warning")
-    ]
-
-
-def _compute_result_of_rejections(applied: ExecutionResult) -> ReconcileResult:
-    """Return what follows from writes that were not taken although the mirror has nothing to learn from it."""
-    for answer in (*applied.with_result(WriteResult.REJECTED), *applied.with_result(WriteResult.CONFLICT)):
-        if isinstance(answer.error, AlreadyExists) or not isinstance(answer.error, Conflict | NotFound | None):
-            return Retry(str(answer.error))
-    # Somebody was quicker, and the watcher too: what is known by now is worth another look.
+def _compute_result_of_rejections(result: ExecutionResult) -> ReconcileResult:
+    """Return what follows from conflicts and rejections that have brought nothing new for the mirror."""
+    for record in (*result.with_result(WriteResult.REJECTED), *result.with_result(WriteResult.CONFLICT)):
+        if isinstance(record.error, AlreadyExists) or not isinstance(record.error, Conflict | NotFound | None):
+            return Retry(str(record.error))
+    # Another client was faster, and so was the watcher: the mirror already has what the next pass needs.
     return RequeueAfter(MIN_REQUEUE_SECONDS, "Conflict")
 
 
-def _list_set_statuses(applied: ExecutionResult) -> list[Status]:
-    """Return the statuses of the set that were answered, in their order."""
-    found = [answer.current for answer in applied.writes if _is_set_write(answer)]
+def _list_set_statuses(result: ExecutionResult) -> list[Status]:
+    """Return the statuses of the set in the answers, in their order."""
+    found = [record.current for record in result.writes if _is_set_write(record)]
     return [obj.get("status") or {} for obj in found if obj is not None]
 
 
-def _is_set_write(answer: executor.WriteRecord) -> bool:
-    return executor.kind_of(answer.action) is Kind.SET
+def _is_set_status_accepted(result: ExecutionResult) -> bool:
+    """Return whether the status of the set is stored. If not, the next pass makes the same timeline events again."""
+    return result.failure is None and not any(map(_is_set_write, result.with_result(WriteResult.CONFLICT)))
 
 
-def _render_findings(findings: Sequence[Finding]) -> str:
-    told = (f"{finding.field}: {finding.message}" if finding.field else finding.message for finding in findings)
-    return _truncate("; ".join(told))
-
-
-def _render_unsupported_fields(findings: Sequence[Finding]) -> str:
-    return _truncate(render_unsupported(findings), MAX_LIST_MESSAGE_LENGTH)
-
-
-def _truncate(text: str, longest: int = MAX_MESSAGE_LENGTH) -> str:
-    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+def _is_set_write(record: WriteRecord) -> bool:
+    return executor.kind_of(record.action) is Kind.SET

@@ -1,5 +1,6 @@
-"""Decisions about Grove workloads, as functions of values: no clock, no I/O, nothing but Python.
+"""Decisions about Grove workloads as pure functions: no clock, no I/O, only the standard library.
 
-Manifest → `parsing` → `workload.Workload`; with what is observed → `planner.plan` → what to do, the status, and why it
-waits. The controller, the preview and the tests run the same code.
+`manifest.parsing` makes a Workload of a manifest; `plan.planner` takes it with the observed objects and returns the
+actions, the statuses and the waits of one pass. The controller, the preview and the tests run the same code.
+`docs/semantics.md` has the rules.
 """

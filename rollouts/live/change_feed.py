@@ -10,13 +10,14 @@ Publishing never fails: without Redis no page is updated live, but rollouts go o
 import json
 import logging
 import re
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from redis import Redis, RedisError
 from redis.asyncio import Redis as AsyncRedis
+
+from rollouts.telemetry.outage_log import OutageLog
 
 logger = logging.getLogger(__name__)
 
@@ -60,8 +61,7 @@ class ReadResult:
     has_gap: bool
 
 
-# Set while Redis is down, so that the warning is logged once and not with every change.
-_redis_is_down = threading.Event()
+_redis_outage: Final = OutageLog(logger, "Redis is down; live pages get no updates (%s)")
 
 
 def publish(redis: Redis, changes: Iterable[Change]) -> None:
@@ -74,37 +74,22 @@ def publish(redis: Redis, changes: Iterable[Change]) -> None:
             for change in merged:
                 pipeline.xadd(_STREAM, {"change": _render(change)}, maxlen=_MAX_ENTRIES, approximate=True)
             pipeline.execute()
-        _redis_is_down.clear()
+        _redis_outage.succeeded()
     except RedisError as error:
-        if not _redis_is_down.is_set():
-            logger.warning("Redis is down; live pages get no updates (%s)", type(error).__name__)
-        _redis_is_down.set()
+        _redis_outage.failed(error)
 
 
-def latest_id(redis: Redis) -> str:
+async def latest_id(redis: AsyncRedis) -> str:
     """Return the id of the newest entry: a read after it returns only new entries."""
-    newest: Any = redis.xrevrange(_STREAM, count=1)
-    return newest[0][0].decode() if newest else FIRST_ID
-
-
-def read(redis: Redis, after_id: str, *, block_ms: int | None = None) -> ReadResult:
-    """Read the entries after an id; raises RedisError when Redis is down.
-
-    Waits up to `block_ms` for an entry, which must be less than the socket timeout of the client.
-    """
-    answer: Any = redis.xread({_STREAM: after_id}, count=_MAX_ENTRIES_PER_READ, block=block_ms)
-    oldest: Any = redis.xrange(_STREAM, count=1)
-    return _make_read_result(answer, oldest, after_id)
-
-
-async def latest_id_async(redis: AsyncRedis) -> str:
-    """Return the id of the newest entry, without blocking the event loop."""
     newest: Any = await redis.xrevrange(_STREAM, count=1)
     return newest[0][0].decode() if newest else FIRST_ID
 
 
-async def read_async(redis: AsyncRedis, after_id: str, *, block_ms: int | None = None) -> ReadResult:
-    """Read the entries after an id like `read`, without blocking the event loop."""
+async def read(redis: AsyncRedis, after_id: str, *, block_ms: int | None = None) -> ReadResult:
+    """Read the entries after an id; raises RedisError when Redis is down.
+
+    Waits up to `block_ms` for an entry, which must be less than the socket timeout of the client.
+    """
     answer: Any = await redis.xread({_STREAM: after_id}, count=_MAX_ENTRIES_PER_READ, block=block_ms)
     oldest: Any = await redis.xrange(_STREAM, count=1)
     return _make_read_result(answer, oldest, after_id)

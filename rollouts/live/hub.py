@@ -189,7 +189,7 @@ class Hub:
             if after_id and change_feed.is_entry_id(after_id):
                 await self._replay(client, subscriber, after_id)
             else:
-                subscriber.last_id = subscriber.last_id or await change_feed.latest_id_async(client)
+                subscriber.last_id = subscriber.last_id or await change_feed.latest_id(client)
                 if after_id:
                     subscriber.on_gap(time.monotonic())
         except (RedisError, OSError):
@@ -202,10 +202,10 @@ class Hub:
 
     async def _replay(self, client: Any, subscriber: FeedSubscriber, after_id: str) -> None:
         while True:
-            result = await change_feed.read_async(client, after_id)
+            result = await change_feed.read(client, after_id)
             if result.has_gap:
                 subscriber.on_gap(time.monotonic())
-                subscriber.last_id = await change_feed.latest_id_async(client)
+                subscriber.last_id = await change_feed.latest_id(client)
                 return
             if not result.entries:
                 subscriber.last_id = subscriber.last_id or after_id
@@ -233,12 +233,12 @@ class Hub:
 
     async def _read_changes(self, client: Any) -> Any:
         """Broadcast new changes, and yield after each read; raises RedisError when Redis goes down."""
-        last_id = await change_feed.latest_id_async(client)
+        last_id = await change_feed.latest_id(client)
         self._on_redis_up()
         while True:
-            result = await change_feed.read_async(client, last_id, block_ms=_BLOCK_MS)
+            result = await change_feed.read(client, last_id, block_ms=_BLOCK_MS)
             if result.has_gap:
-                last_id = await change_feed.latest_id_async(client)
+                last_id = await change_feed.latest_id(client)
                 self._reset_all()
             elif result.entries:
                 last_id = result.entries[-1][0]

@@ -1,9 +1,9 @@
 """Split the HTML of a part into tiles and a frame, so that only the tiles that changed are sent.
 
 Before it: `fragment_cache` renders a part as a whole. After it: `stream` sends the part. A tile is an element whose
-first attributes are `data-tile` and an id. In the frame an empty element is the placeholder of a tile; static/live-updates.js
-replaces it by the tile that was sent, or by the tile that the page already shows. The frame holds the placeholders of
-all tiles in order, so tiles that are added, removed or moved need no events of their own.
+first attributes are `data-tile` and an id. In the frame an empty element is the placeholder of a tile;
+static/live-updates.js replaces it by the tile that was sent, or by the tile that the page already shows. The frame
+holds the placeholders of all tiles in order, so tiles that are added, removed or moved need no events of their own.
 
 The invariant: the frame with all tiles put back equals the part, byte for byte. Only white space separates tiles, and
 text from outside is escaped, so it holds no bare "<" that could start a tile.

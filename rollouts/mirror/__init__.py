@@ -1,16 +1,18 @@
-"""Cluster objects to rows, and rows to engine values: the mirror that decisions and pages look at.
+"""The mirror: a copy of cluster objects in the database, which decisions and pages read.
 
-Before it: the watcher, which hears what the cluster says, and the reconciler, which writes through what the API
-answered to its own writes. After it: the engine, which is handed one workload as values, and the pages.
+Before it: the watcher, which stores what the cluster reports, and the reconciler and the commands, which store what the
+API answers to their own writes. After it: the engine, which gets one workload as values, and the pages.
 
-    rows       what of an object is kept, as the columns of its table
-    writing    how rows move: forward only, whoever writes and in whatever order
-    telling    what pages are told of it
-    reading    one workload as the engine wants it, and whose object is whose
-    surroundings   what surrounds a workload: nodes, other pods, how its own have behaved
+    rows              which parts of an object are kept, as the columns of its table
+    writing           when a row may replace another one: only forward, in whatever order writers come
+    change_events     the entries of the change feed for rows that changed
+    reading           one workload as values of the engine, and which objects belong to it
+    overlay           a workload as it was read, with the answers of the API since
+    cluster_snapshot  the surroundings of a workload: nodes, other pods, how its own pods have behaved
+    other_operator    whether Grove's own operator manages the workloads
 
-The invariant: a row ends as what the cluster said last about that name, however often, late or interleaved the news
-arrives. Two watchers and any number of workers may therefore write at the same time.
+The invariant: a row ends as the last state that the cluster has reported for that name, however often, late or
+interleaved the reports arrive. So two watchers and any number of workers may write at the same time.
 """
 
 from rollouts.mirror.change_events import compute_changes

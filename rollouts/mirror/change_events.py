@@ -1,7 +1,7 @@
-"""What pages are told of news: rows that changed, as entries of the change feed.
+"""The entries of the change feed for rows that changed.
 
-Before it: `writing`, which says what was news. After it: `change_feed`, told by whoever wrote the rows: the watcher,
-and the reconciler for its own write-throughs, since the watcher's echo of them is no news.
+Before it: `writing`, which returns the rows that changed. After it: `change_feed`. The writer of the rows publishes the
+entries: the watcher, or the reconciler for its own writes, which the watcher later reports again without any change.
 """
 
 from collections.abc import Iterable
@@ -17,9 +17,10 @@ from rollouts.cluster.resources import (
     SERVICES,
 )
 from rollouts.live.change_feed import Change, ChangeKind
+from rollouts.manifests.workload_ref import workload_key
 from rollouts.mirror.writing import RowChange
 
-# What pages call the parts of a workload.
+# The names of the parts of a workload in the change feed.
 _PART_NAMES: Final = {
     PODCLIQUESETS: "set",
     PODCLIQUESCALINGGROUPS: "groups",
@@ -31,7 +32,7 @@ _PART_NAMES: Final = {
 
 
 def compute_changes(cluster: str, row_changes: Iterable[RowChange]) -> list[Change]:
-    """Return what pages are told: one change a workload or node, naming the parts of it."""
+    """Return one change for each workload or node, with the names of the parts that changed."""
     parts: dict[tuple[ChangeKind, str], set[str]] = {}
     gone: set[tuple[ChangeKind, str]] = set()
     subject: tuple[ChangeKind, str]
@@ -39,7 +40,7 @@ def compute_changes(cluster: str, row_changes: Iterable[RowChange]) -> list[Chan
         if row_change.resource == NODES:
             subject = ("node", f"{cluster}/{row_change.name}")
         elif row_change.workload:
-            subject = ("workload", f"{cluster}/{row_change.namespace}/{row_change.workload}")
+            subject = ("workload", workload_key(cluster, row_change.namespace, row_change.workload))
         else:
             continue
         parts.setdefault(subject, set()).add(_PART_NAMES.get(row_change.resource, "node"))

@@ -1,7 +1,7 @@
-"""What surrounds a workload in its cluster, for a forecast: nodes and what is taken on them, and how pods have behaved.
+"""The surroundings of a workload, for a forecast: nodes, what is requested on them, and how its pods have behaved.
 
-`reading` gives the workload itself. Four queries, whatever the size: nodes; what the pods of others request, added up
-by the database; the workload's own pods; pods that are gone, which are remembered for some minutes.
+`reading` fetches the workload itself. Four queries, whatever the size: nodes; the requests of other workloads' pods,
+added up by the database; the workload's own pods; pods that are gone, which stay as tombstones for some minutes.
 """
 
 from collections.abc import Iterable, Mapping
@@ -27,23 +27,23 @@ from rollouts.engine.scheduling.resources import (
 from rollouts.engine.simulation.pod_behaviour import PodRecord
 from rollouts.engine.simulation.scheduler import SimulatedNode
 
-# What a kubelet takes where a node does not say how many pods it takes.
+# The kubelet's default, for a node that does not say how many pods it accepts.
 _DEFAULT_POD_CAPACITY: Final = 110
 _NOT_READY: Final = Taint(NOT_READY_KEY, "", "NoSchedule")
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSnapshot:
-    """A cluster as a workload finds it."""
+    """The nodes of a cluster and the pods of one workload."""
 
-    nodes: tuple[SimulatedNode, ...]  # with what is free on them beside the workload's own pods
+    nodes: tuple[SimulatedNode, ...]  # with their free resources, not counting the workload's own pods
     cordoned: int
     not_ready: int
     counts_foreign: bool  # whether pods that are not Grove's are counted on every node
     records: tuple[PodRecord, ...]  # the workload's own pods
     requests: Mapping[str, ResourceList]  # of its pods, by name, also of those whose PodClique is gone
-    termination_seconds: float | None  # from a pod's deletion to its end; None: none was seen to go lately
-    terminated_pods: int  # how many were seen
+    termination_seconds: float | None  # from a pod's deletion to its end; None: no pod has ended recently
+    terminated_pods: int  # the number of pods that this was measured on
 
 
 def fetch_cluster_snapshot(
@@ -53,10 +53,10 @@ def fetch_cluster_snapshot(
     grace: Mapping[str, float],
     now: float,
 ) -> ClusterSnapshot:
-    """Return what surrounds a workload, `whose` namespace and name are given.
+    """Return the surroundings of a workload.
 
-    `templates` names the clique of the template by the name of a PodClique; `grace` says by that clique how long its
-    pods are given to end.
+    `templates` maps the name of a PodClique to its clique in the template; `grace` maps that clique to the grace period
+    of its pods.
     """
     namespace, name = namespaced_name
     requests_by_node = _fetch_foreign_requests(cluster.pk, namespace, name)
@@ -83,7 +83,7 @@ def fetch_cluster_snapshot(
 
 
 def store_foreign_requests(cluster: models.Cluster, pods: Iterable[Obj]) -> None:
-    """Note on each node what these pods request there, which are all that are not Grove's."""
+    """Store on each node what these pods request there; `pods` are all that are not Grove's."""
     taken: dict[str, dict[str, int]] = {}
     for pod in pods:
         spec, status = pod.get("spec") or {}, pod.get("status") or {}
@@ -100,7 +100,7 @@ def store_foreign_requests(cluster: models.Cluster, pods: Iterable[Obj]) -> None
 
 
 def _fetch_foreign_requests(cluster: int, namespace: str, name: str) -> dict[str, dict[str, int]]:
-    """Return what the pods of other workloads take, by node."""
+    """Return what the pods of other workloads request, by node."""
     table = connection.ops.quote_name(models.Pod._meta.db_table)  # noqa: SLF001 (public in all but name)
     statement = (
         f"SELECT node, requests, COUNT(*) FROM {table} WHERE cluster_id = %s AND gone_at IS NULL AND node <> '' "  # noqa: S608
@@ -116,7 +116,7 @@ def _fetch_foreign_requests(cluster: int, namespace: str, name: str) -> dict[str
 
 
 def _fetch_termination_seconds(cluster: int, namespace: str, name: str, grace: Mapping[str, float]) -> list[float]:
-    """Return how long pods took to go that were on a node: of the workload, or else of any in the cluster.
+    """Return how long scheduled pods took to end: those of the workload, or else those of the whole cluster.
 
     A deletionTimestamp is the end of the grace period, cut to a whole second: half a second too early on average.
     """
@@ -130,7 +130,7 @@ def _fetch_termination_seconds(cluster: int, namespace: str, name: str, grace: M
         is_own = whose == [namespace, name]
         allowed = grace.get(clique, _DEFAULT_GRACE_SECONDS) if is_own else _DEFAULT_GRACE_SECONDS
         seconds = gone_at - gone_by - 0.5 + allowed
-        # Deleted with another grace period than its template says, or noticed late.
+        # Otherwise the pod was deleted with another grace period than that of its template, or its end was seen late.
         if -1.0 < seconds <= allowed + _MAX_DELAY_SECONDS:
             (own if is_own else others).append(max(0.0, seconds))
     return own or others
@@ -139,7 +139,7 @@ def _fetch_termination_seconds(cluster: int, namespace: str, name: str, grace: M
 _UPDATE_BATCH_SIZE: Final = 200
 _MAX_SAMPLES: Final = 500
 _MAX_DELAY_SECONDS: Final = 5.0
-_DEFAULT_GRACE_SECONDS: Final = 30.0  # where a template does not say otherwise
+_DEFAULT_GRACE_SECONDS: Final = 30.0  # if a template names none
 _POD_COLUMNS: Final = (
     *("name", "clique", "template_hash", "images", "node", "ready", "ready_since", "scheduled_at", "created"),
     *("reason", "restarts", "requests", "phase", "leaving"),
@@ -150,13 +150,13 @@ def _parse_node(row: tuple[Any, ...], taken: ResourceList) -> SimulatedNode:
     name, is_ready, unschedulable, labels, taints, allocatable, foreign = row
     offered = {PODS: _DEFAULT_POD_CAPACITY * MILLI_PER_UNIT, **parse_resource_list(allocatable)}
     used = add_resources(taken, foreign or {})
-    told = [one for one in taints if isinstance(one, dict)] if isinstance(taints, list) else []
-    read = [Taint(str(one.get("key")), str(one.get("value") or ""), str(one.get("effect"))) for one in told]
+    entries = [one for one in taints if isinstance(one, dict)] if isinstance(taints, list) else []
+    parsed = [Taint(str(one.get("key")), str(one.get("value") or ""), str(one.get("effect"))) for one in entries]
     return SimulatedNode(
         name=name,
         resources={key: amount - used.get(key, 0) for key, amount in offered.items()},
         labels=labels,
-        taints=tuple(read if is_ready else (*read, _NOT_READY)),
+        taints=tuple(parsed if is_ready else (*parsed, _NOT_READY)),
         cordoned=unschedulable,
         is_exhaustive=True,
     )

@@ -1,13 +1,13 @@
-"""Whether another operator keeps the workloads of a cluster: Grove's own.
+"""Whether another operator manages the workloads of a cluster: Grove's own.
 
-Two controllers that write the same objects undo each other's work, and the pods pay for it. So a pass and a command ask
-here before they write, and the watcher puts the answer on the cluster's row for the pages. Grove's operator is there
-when a definition of its kinds is not ours, when its lease is renewed, or when it has written any object of any
-workload within a minute, as the mirror tells from managed fields. A single workload is Grove's while the set has
-Grove's finalizer, or while the managed fields of one of its objects say that Grove's operator wrote it last.
+Two controllers that write the same objects undo each other's work, and pods are deleted for nothing. So a pass and a
+command check here before they write, and the watcher stores the answer on the cluster's row for the pages. Grove's
+operator runs if a CRD of its kinds is not ours, if its lease is renewed, or if it has written any object of any
+workload within a minute, as managed fields show. A single workload is Grove's while its set has Grove's finalizer, or
+while the managed fields of one of its objects say that Grove's operator wrote it last.
 
-The invariant: who cannot find out writes nothing. An account that may not look gets a sentence as well, and a cluster
-that does not answer raises.
+The invariant: without an answer to this question nothing is written. An account without the permission to check gets a
+sentence that says so, and a cluster that does not answer raises its error.
 """
 
 import threading
@@ -35,42 +35,42 @@ from rollouts.engine.model.times import parse_time
 
 OTHER_OPERATOR: Final = models.mirror.OTHER_OPERATOR
 
-# On our definitions (deploy/crds), and on nobody else's. Where somebody applies another schema over ours it stays.
+# Only our CRDs (deploy/crds) have it. It stays if another schema is applied over ours.
 DEFINITION_ANNOTATION: Final = "grove-ui.io/definition"
-# Of the schema itself, which is replaced as a whole: the versions of a definition are one list to the API server.
+# The title of our schema, which is replaced with it: the versions of a CRD are one atomic list.
 _SCHEMA_TITLE: Final = "Grove UI"
 GROVE_LEASE: Final = "grove-operator-leader-election"
-# On every PodCliqueSet that Grove's operator keeps, or has kept.
+# On every PodCliqueSet that Grove's operator manages or has managed.
 GROVE_FINALIZER: Final = "grove.io/podcliqueset.grove.io"
-# What Grove's operator is called in managed fields: a Go client goes by the name of its program.
+# The field manager of Grove's operator: a Go client uses the name of its program.
 GROVE_MANAGER: Final = "grove-operator"
 
-# The set first: the largest that Grove's operator has, and enough to tell that it is Grove's.
+# PodCliqueSets first: usually their CRD alone answers the question.
 _GROVE_RESOURCES: Final = (PODCLIQUESETS, PODCLIQUES, PODCLIQUESCALINGGROUPS, PODGANGS)
 RECENT_SECONDS: Final = 60.0
-"""How long Grove's operator is taken to be there after it has renewed its lease, or has written anything."""
-# A lease says how long it lasts without being renewed; this is for one that does not.
+"""How long Grove's operator counts as running after it has renewed its lease or has written an object."""
+# For a lease that does not say how long it lasts.
 _LEASE_SECONDS: Final = 15.0
-# A lease that was renewed longer ago is nobody's at first sight: a wrong time zone moves a clock by less.
+# A lease that was renewed longer ago counts as abandoned at first sight: a wrong time zone shifts a clock by less.
 _ABANDONED_LEASE_SECONDS: Final = 86_400.0
-# How long a set that is new waits for Grove's finalizer, in a cluster with workloads of Grove's.
+# How long a new set waits for Grove's finalizer, in a cluster with workloads of Grove's.
 FINALIZER_WAIT_SECONDS: Final = 10.0
 _CHECK_INTERVAL_SECONDS: Final = 10.0
 
 _FOREIGN_DEFINITION: Final = (
-    "The definition of {} in this cluster is not Grove UI's, so another operator may run these workloads. "
-    "Grove UI shows them and changes nothing here. Where Grove's own operator runs, leave the definition as it is: "
-    "deploy/crds replaces it, and with it the API that this operator works with. Stop that operator first. If no other "
-    "operator runs, or the definition is from an earlier Grove UI, apply deploy/crds."
+    "The definition of {} in this cluster is not Grove UI's, so another operator may manage these workloads. "
+    "Grove UI shows them and changes nothing here. If Grove's own operator runs, do not apply deploy/crds: that would "
+    "replace the definition, and with it the API that the operator uses. Stop the operator first. If no other "
+    "operator runs, or the definition is from an earlier version of Grove UI, apply deploy/crds."
 )
 _LEASE_RENEWED: Final = (
     "Grove's own operator runs in this cluster and renews the lease {}. "
-    "Grove UI shows the workloads and changes nothing here as long as that operator runs. Stop it, then take its "
+    "Grove UI shows the workloads and changes nothing here while that operator runs. Stop it, then take its "
     "workloads over."
 )
 _LEASE_UNCERTAIN: Final = (
     "Grove UI has not watched the lease {0} for {1:.0f} s yet, so it cannot tell whether Grove's own operator still "
-    "renews it, and changes nothing here. Try again after {1:.0f} s. If that operator is gone you may delete the lease."
+    "renews it, and changes nothing here. Try again in {1:.0f} s. If that operator is gone, you may delete the lease."
 )
 _RECENT_WRITE: Final = (
     f"Grove's own operator ({GROVE_MANAGER}) wrote {{}} {{}} s ago, so it seems to run. Grove UI shows the workloads "
@@ -79,30 +79,30 @@ _RECENT_WRITE: Final = (
 )
 _OBSERVE_ONLY: Final = "Grove UI only observes (OBSERVE is set): it shows everything and writes nothing to any cluster."
 _CHECK_FORBIDDEN: Final = (
-    "Our account may not {}, so Grove UI cannot tell whether another operator runs these workloads and changes nothing "
-    "here. Apply deploy/rbac/controller.yaml."
+    "Grove UI's account may not {}, so Grove UI cannot tell whether another operator manages these workloads, and "
+    "changes nothing here. Apply deploy/rbac/controller.yaml."
 )
 _TAKE_OVER: Final = "Grove UI shows it and changes nothing. When that operator is gone, take the workload over."
 _MANAGED_BY_GROVE: Final = (
-    f"The finalizer {GROVE_FINALIZER} says that Grove's own operator keeps this set. {_TAKE_OVER}"
+    f"The finalizer {GROVE_FINALIZER} says that Grove's own operator manages this set. {_TAKE_OVER}"
 )
 _WRITTEN_BY_GROVE: Final = (
-    f"Grove's own operator ({GROVE_MANAGER}) wrote {{}} after Grove UI, so it keeps this workload. {_TAKE_OVER}"
+    f"Grove's own operator ({GROVE_MANAGER}) wrote {{}} after Grove UI, so it manages this workload. {_TAKE_OVER}"
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _LeaseRenewal:
-    """The renewal of a lease that somebody holds, as this process has watched it."""
+    """The renewal of a held lease, as this process has observed it."""
 
-    at: str  # as the lease has it, by the clock of its holder
-    first_seen_at: float  # monotonic: when we first saw it
-    duration_seconds: float  # seconds, after which another one must have followed
-    has_changed: bool  # it followed another one that we saw
+    at: str  # the time in the lease, by the clock of its holder
+    first_seen_at: float  # monotonic: when this process first saw it
+    duration_seconds: float  # the next renewal must follow within these seconds
+    has_changed: bool  # this process has also seen the renewal before it
 
 
 class OperatorCheck:
-    """Looks for another operator in one cluster. Safe to share between threads."""
+    """Checks whether another operator runs in one cluster. Safe to share between threads."""
 
     def __init__(self, cluster: ClusterClient, row: int, clock: Callable[[], float] = time.time) -> None:
         """Take the client and the key of the cluster's row."""
@@ -110,12 +110,12 @@ class OperatorCheck:
         self._row = row
         self._clock = clock
         self._lock = threading.Lock()
-        self._renewals: dict[str, _LeaseRenewal] = {}  # by lease, as the look before this one saw it
+        self._renewals: dict[str, _LeaseRenewal] = {}  # by lease, as of the check before
         self._result = ""
         self._checked_at = float("-inf")  # monotonic
 
     def check(self) -> str:
-        """Return why nothing may be written, as of a few seconds ago at most; raises what keeps us from looking."""
+        """Return why nothing may be written, as of at most a few seconds ago; raise an error of the cluster."""
         with self._lock:
             if time.monotonic() - self._checked_at > _CHECK_INTERVAL_SECONDS:
                 self._result = self._run_check()
@@ -123,7 +123,7 @@ class OperatorCheck:
             return self._result
 
     def check_now(self, now: float | None = None) -> str:
-        """Return why nothing may be written, as of now; raises what keeps us from looking."""
+        """Return why nothing may be written, as of now; raise an error of the cluster."""
         with self._lock:
             self._result = self._run_check(now)
             self._checked_at = time.monotonic()
@@ -144,7 +144,7 @@ class OperatorCheck:
             try:
                 definition = self._cluster.get(CUSTOMRESOURCEDEFINITIONS, str(resource))
             except NotFound:
-                continue  # then there are no workloads either, and the watcher says so
+                continue  # then there are no workloads either, and the watcher reports that
             except Forbidden:
                 return _CHECK_FORBIDDEN.format(f"get customresourcedefinitions {resource}")
             if not _is_our_definition(definition):
@@ -152,29 +152,29 @@ class OperatorCheck:
         return ""
 
     def _check_leases(self, leases: Iterable[Obj], now: float) -> str:
-        """Return that somebody holds a lease, or that it is too early to say; empty: nobody does."""
+        """Return a sentence if a lease is held, or if it is too early to tell; else an empty one."""
         seen_at = time.monotonic()
         lease_by_key = {_lease_key(lease): lease for lease in leases if (lease.get("spec") or {}).get("holderIdentity")}
         previous = self._renewals
         self._renewals = {
-            place: _parse_renewal(lease, previous.get(place), now, seen_at) for place, lease in lease_by_key.items()
+            key: _parse_renewal(lease, previous.get(key), now, seen_at) for key, lease in lease_by_key.items()
         }
-        sentences = [_describe_holder(place, renewal, now, seen_at) for place, renewal in self._renewals.items()]
+        sentences = [_describe_holder(key, renewal, now, seen_at) for key, renewal in self._renewals.items()]
         return next(filter(None, sentences), "")
 
 
 def find_other_operator(cluster: ClusterClient, row: models.Cluster) -> str:
-    """Return why nothing may be written to a cluster; empty: we may. Raises what keeps us from finding out."""
+    """Return why nothing may be written to a cluster, empty if it may; raise an error of the cluster."""
     return _get_check(cluster, row.pk).check()
 
 
 def find_other_operator_now(cluster: ClusterClient, row: models.Cluster, now: float) -> str:
-    """Do the same as of now, whoever has looked a moment ago."""
+    """Do the same as of now, even if the last check was a moment ago."""
     return _get_check(cluster, row.pk).check_now(now)
 
 
 def find_recent_grove_write(row: int, now: float) -> str:
-    """Return that Grove's operator has written an object of a cluster within a minute; empty: it has not."""
+    """Return a sentence if Grove's operator has written an object of a cluster within a minute; else an empty one."""
     fresh = [
         table.objects.filter(cluster=row, grove_wrote_at__gt=now - RECENT_SECONDS)
         .annotate(kind=Value(kind))
@@ -190,9 +190,9 @@ def find_recent_grove_write(row: int, now: float) -> str:
 
 
 def may_get_grove_finalizer(row: models.Cluster, manifest: Mapping[str, Any], now: float) -> bool:
-    """Return whether Grove's operator may still put its finalizer on a set that is new.
+    """Return whether Grove's operator may still put its finalizer on a new set.
 
-    It does within a second where it runs. Where no workload is Grove's nobody has to wait for that.
+    A running operator does that within a second. In a cluster without workloads of Grove's there is no need to wait.
     """
     created = parse_time(manifest["metadata"].get("creationTimestamp"))
     is_new = created is not None and now - created < FINALIZER_WAIT_SECONDS
@@ -200,12 +200,12 @@ def may_get_grove_finalizer(row: models.Cluster, manifest: Mapping[str, Any], no
 
 
 def find_observe_only() -> str:
-    """Return that this installation writes nothing by choice; empty: it writes."""
+    """Return a sentence if this installation is configured to write nothing; else an empty one."""
     return _OBSERVE_ONLY if settings.ENVIRONMENT.observe else ""
 
 
 def find_grove_management(manifest: Mapping[str, Any], written_by_grove: str = "") -> str:
-    """Return why nothing may be written to a PodCliqueSet and its parts; empty: we may.
+    """Return why nothing may be written to a PodCliqueSet and its parts; empty if it may.
 
     `written_by_grove` names an object of the workload that Grove's operator wrote last, if there is one.
     """
@@ -215,25 +215,25 @@ def find_grove_management(manifest: Mapping[str, Any], written_by_grove: str = "
 
 
 def is_written_by_grove(obj: Mapping[str, Any]) -> bool:
-    """Return whether Grove's operator wrote an object after us, as its managed fields tell.
+    """Return whether Grove's operator wrote an object after us, as its managed fields show.
 
-    The API server sets these times, to the second: of two writes in one second Grove's is taken for the later one. A
-    takeover comes a minute after Grove's last write, so what it has written is ours.
+    The API server sets these times in whole seconds: of two writes in one second Grove's counts as the later one. A
+    takeover comes at least a minute after Grove's last write, so its own writes count as ours.
     """
     theirs = find_last_write(obj, GROVE_MANAGER)
     return theirs is not None and theirs >= (find_last_write(obj, FIELD_MANAGER) or "")
 
 
 def find_last_write(obj: Mapping[str, Any], manager: str) -> str | None:
-    """Return when a manager last wrote an object, as RFC 3339 has it; None: not at all."""
+    """Return when a field manager last wrote an object, as an RFC 3339 time; None: never."""
     entries = obj["metadata"].get("managedFields") or ()
-    # One without a time is as good as written now: it sorts behind every time.
+    # An entry without a time counts as written now: the word sorts behind every time.
     times = [str(entry.get("time") or "unknown") for entry in entries if entry.get("manager") == manager]
     return max(times, default=None)
 
 
 def find_grove_write_time(obj: Mapping[str, Any]) -> float | None:
-    """Return when Grove's operator last wrote an object; one without a time that can be read is not told."""
+    """Return when Grove's operator last wrote an object; None if never, or if the time cannot be parsed."""
     return parse_time(find_last_write(obj, GROVE_MANAGER))
 
 
@@ -247,12 +247,12 @@ _TABLES_WITH_GROVE_WRITES: Final = (
 
 @lru_cache(maxsize=64)
 def _get_check(cluster: ClusterClient, row: int) -> OperatorCheck:
-    """One check for all who use the same client."""
+    """Return the check that all users of a client share."""
     return OperatorCheck(cluster, row)
 
 
 def _is_our_definition(definition: Mapping[str, Any]) -> bool:
-    """Return whether a definition has our mark and every schema that it serves is ours."""
+    """Return whether a CRD has our annotation and every schema that it serves is ours."""
     served = [version for version in definition["spec"]["versions"] if version["served"]]
     titles = {((version.get("schema") or {}).get("openAPIV3Schema") or {}).get("title") for version in served}
     return DEFINITION_ANNOTATION in (definition["metadata"].get("annotations") or {}) and titles == {_SCHEMA_TITLE}
@@ -264,7 +264,7 @@ def _lease_key(lease: Mapping[str, Any]) -> str:
 
 
 def _parse_renewal(lease: Mapping[str, Any], before: _LeaseRenewal | None, now: float, seen_at: float) -> _LeaseRenewal:
-    """Return the renewal that a lease has, and since when we know of it: its time may be of another clock than ours."""
+    """Return the renewal of a lease, and since when we have seen it: its time comes from another clock than ours."""
     spec = lease["spec"]
     at, lasts = str(spec.get("renewTime") or ""), float(spec.get("leaseDurationSeconds") or _LEASE_SECONDS)
     if before is not None and before.at == at:
@@ -274,15 +274,15 @@ def _parse_renewal(lease: Mapping[str, Any], before: _LeaseRenewal | None, now: 
     return _LeaseRenewal(at, float("-inf") if is_old else seen_at, lasts, has_changed=before is not None)
 
 
-def _describe_holder(place: str, renewal: _LeaseRenewal, now: float, seen_at: float) -> str:
-    """Return that a lease is renewed, by our clock or as we have seen, or that this cannot be told yet."""
+def _describe_holder(lease_key: str, renewal: _LeaseRenewal, now: float, seen_at: float) -> str:
+    """Return a sentence if a lease is renewed, by its time or as observed, or if it is too early to tell."""
     renewed = parse_time(renewal.at)
     if renewed is not None and now - renewed < RECENT_SECONDS:
-        return _LEASE_RENEWED.format(place)
+        return _LEASE_RENEWED.format(lease_key)
     if seen_at - renewal.first_seen_at >= renewal.duration_seconds:
         return ""
     return (
-        _LEASE_RENEWED.format(place)
+        _LEASE_RENEWED.format(lease_key)
         if renewal.has_changed
-        else _LEASE_UNCERTAIN.format(place, renewal.duration_seconds)
+        else _LEASE_UNCERTAIN.format(lease_key, renewal.duration_seconds)
     )

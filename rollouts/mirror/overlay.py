@@ -1,8 +1,8 @@
-"""What was seen of a workload, and what the API has answered since, as one view.
+"""A workload as the mirror has it, overlaid with what the API has answered since.
 
-Between `read`, which a pass begins with, and `store_all`, which it ends with: the steps in between go on from the
-answers to their own writes without asking the database. The invariant: folding answers in gives what `read` gives after
-they are stored, as long as nobody else has written.
+A pass begins with `fetch_workload` and ends with `store_all`; between the two its rounds plan on the answers to their
+own writes, without a query. The invariant: the overlay of answers is what `fetch_workload` returns after they are
+stored, unless another client writes in between.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,9 +29,9 @@ _KINDS: Final[dict[Resource, tuple[str, tuple[str, ...], _Parse]]] = {
 
 
 def overlay_changes(observed: Observed, set_uid: str, changes: Iterable[ObjectChanges]) -> Observed:
-    """Return what is observed with answers taken in; of the set itself nothing is looked at."""
+    """Return what is observed with the answers in place of what they show; answers about the set itself are ignored."""
     changes_by_resource = {part.resource: part for part in changes if part.resource in _KINDS}
-    # Owners first: whose pods are whose is told by the PodCliques as they are by then.
+    # Owners first: the overlaid PodCliques decide which pods belong to the workload.
     for resource in (resource for resource in _KINDS if resource in changes_by_resource):
         name = _KINDS[resource][0]
         objects_by_name: dict[str, ObservedObject] = {one.name: one for one in getattr(observed, name)}
@@ -69,7 +69,7 @@ def _compute_owners(observed: Observed, set_uid: str) -> reading.Owners:
 
 
 def _mark_orphans_leaving(observed: Observed) -> Observed:
-    """Count as leaving what has lost its owner: the garbage collector takes it."""
+    """Mark as leaving what has lost its owner: the garbage collector deletes it."""
     groups = {group.name for group in observed.groups}
     cliques = tuple(
         replace(clique, leaving=True) if clique.group and clique.group not in groups else clique

@@ -1,15 +1,16 @@
-"""One workload as the engine wants it: rows to values, and whose object is whose.
+"""One workload as values of the engine: reads rows, and decides which objects belong to the workload.
 
-`writing` keeps the rows; the reconciler plans with what is read here. A constant number of queries, whatever the size
-of the workload. What carries our labels is one of three things:
+Before it: `writing`, which keeps the rows. After it: the reconciler, which plans with these values. The number of
+queries is constant, whatever the size of the workload. An object with our labels is one of three things:
 
-    ours        the controller among its owners is the set, group or PodClique that is there under that name
-    leaving     its controller is another one: an earlier set or PodClique of that name, whose garbage collection will
-                take it. To be waited for, and neither counted nor deleted by us.
-    a stranger  no object of Grove's controls it, or its labels do not say what it is. Not touched and not counted.
+    ours        its controller is the set, scaling group or PodClique that now has that name
+    leaving     its controller is an earlier object of that name, and the garbage collector will delete it. The engine
+                waits for it, and neither counts nor deletes it.
+    a stranger  no object of Grove's controls it, or its labels do not name its position. It is neither changed nor
+                counted.
 
-Children are read before their owners: what was made between two queries is then an owner whose children will be there
-at the next look, and never a child that seems to have lost its owner.
+Children are read before their owners. So an object that is created between two queries is an owner whose children the
+next pass finds, and never a child that seems to have lost its owner.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -26,8 +27,8 @@ from rollouts.engine.model.observed import Clique, Gang, Group, Observed, Pod, R
 
 Stranger = tuple[str, str]
 
-_NO_OWNER: Final = "It carries the labels of this workload, but none of Grove's objects controls it."
-_UNKNOWN_POSITION: Final = "Its labels do not say where in the workload it belongs."
+_NO_OWNER: Final = "It has the labels of this workload, but no object of Grove's controls it."
+_UNKNOWN_POSITION: Final = "Its labels do not say where it belongs in the workload."
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +42,18 @@ class MirroredWorkload:
     observed: Observed
     resource_version: str
     labels: Mapping[str, str]
-    unconfirmed_writes: tuple[tuple[str, str, str], ...] = ()  # deletes whose answers were not stored: kind, name, uid
+    unconfirmed_writes: tuple[tuple[str, str, str], ...] = ()  # whose answers were not stored: kind, name, uid
     rejected_writes: Mapping[str, Any] = field(default_factory=dict)  # as `rejected_writes` stores them
-    written_by_grove: str = ""  # an object of it that Grove's own operator wrote last: kind and name
-    # Objects that carry the workload's labels and are not its own: name and why.
+    written_by_grove: str = ""  # kind and name of an object that Grove's own operator wrote last
+    # Objects that have the workload's labels and do not belong to it: name and why.
     strangers: tuple[Stranger, ...] = ()
-    # Of these, what nothing of Grove's controls, as if the set did, without pods. None: there is no such thing.
+    # The strangers without a controller of Grove's, as if the set controlled them, without pods. None: there are none.
     orphans: Observed | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Owners:
-    """Who is there to own something: uids by name, and the uids of those that will be collected themselves."""
+    """The possible owners: their uids by name, and the uids of those that the garbage collector will delete."""
 
     set_uid: str
     groups: Mapping[str, str]
@@ -61,7 +62,7 @@ class Owners:
 
 
 def fetch_workload(cluster: models.Cluster, namespace: str, name: str) -> MirroredWorkload | None:
-    """Return a workload with everything there is of it; None when there is no such workload."""
+    """Return a workload with all its objects; None if it does not exist."""
     key = (cluster.pk, namespace, name)
     pods = _fetch(models.Pod, POD, key)
     cliques = _fetch(models.Clique, CLIQUE, key)
@@ -142,9 +143,9 @@ SERVICE: Final = ("owner_uid", "name", "uid", "replica", "leaving", "publish_not
 def _fetch(
     model: type[models.Mirrored], columns: tuple[str, ...], key: tuple[Any, ...], workload_column: str = "workload"
 ) -> _Rows:
-    """Return rows as the database gives them: going through Django's fields would cost as much again.
+    """Return rows as the database returns them: conversion by Django's fields would double the time.
 
-    So a truth value may be a 1, and JSON is text.
+    So a boolean may be a 1, and JSON is text.
     """
     with connection.cursor() as cursor:
         cursor.execute(_select_statement(model, columns, workload_column), key)
@@ -163,7 +164,7 @@ def _select_statement(model: type[models.Mirrored], columns: tuple[str, ...], wo
 
 
 def _compute_owners(set_uid: str, groups: _Rows, cliques: _Rows) -> Owners:
-    """Return who is there, and which groups and PodCliques go because their own owner is another one."""
+    """Return the possible owners; of these, groups and PodCliques of another owner will be deleted themselves."""
     doomed = {row[2] for row in groups if row[0] != set_uid}
     group_uids = {row[1]: row[2] for row in groups}
     clique_uids = {}
@@ -176,7 +177,7 @@ def _compute_owners(set_uid: str, groups: _Rows, cliques: _Rows) -> Owners:
 
 
 def _parse_orphans(owners: Owners, cliques: _Rows, groups: _Rows, gangs: _Rows, services: _Rows) -> Observed | None:
-    """Return what nothing of Grove's controls, as if the set did; None if there is no such thing."""
+    """Return objects that no object of Grove's controls, as if the set controlled them; None if there are none."""
     lost = [[(owners.set_uid, *row[1:]) for row in rows if not row[0]] for rows in (cliques, groups, gangs, services)]
     if not any(lost):
         return None
@@ -189,7 +190,7 @@ def _parse_orphans(owners: Owners, cliques: _Rows, groups: _Rows, gangs: _Rows, 
 
 
 def _find_written_by_grove(owners: Owners, groups: _Rows, cliques: _Rows, gangs: _Rows) -> str:
-    """Return an object that Grove's own operator wrote last; it stays, or a set of this name has left it behind."""
+    """Return an object that Grove's own operator wrote last, if it stays or a deleted set has left it behind."""
     left_behind = {"", *(uid for owner, _, uid, *_ in groups if not owner)}
     kinds = (("PodCliqueScalingGroup", groups), ("PodClique", cliques), ("PodGang", gangs))
     theirs = ((kind, row) for kind, rows in kinds for row in rows if row[-1])
@@ -245,7 +246,7 @@ def parse_pods(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterat
 
 
 def _parse_fault(text: str) -> tuple[str, str]:
-    """Return the word for what a container fails with, and the detail."""
+    """Return the fault of a container and its detail."""
     fault, _, detail = text.partition(": ")
     return fault, detail
 
@@ -271,7 +272,7 @@ def parse_services(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> It
 
 
 def _is_ours(name: str, owner: str, position: int, strangers: list[Stranger]) -> bool:
-    """Say whether an object is one of Grove's with a place in the workload; else note it as a stranger."""
+    """Return whether an object belongs to the workload and has a position in it; else add it to the strangers."""
     if owner and position >= 0:
         return True
     strangers.append((name, _UNKNOWN_POSITION if owner else _NO_OWNER))

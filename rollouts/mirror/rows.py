@@ -1,8 +1,8 @@
-"""What of an object is kept: one function a kind, from the API's JSON to the columns of its table.
+"""Which parts of an object the mirror keeps: one function for each kind, from the API's JSON to the columns of a table.
 
-`writing` puts the columns into the database. Everything here is total: whatever an object lacks or has in the wrong
-form becomes a blank, a zero or -1, so that one odd object can never stop the news of all others. `reading` decides what
-a blank means.
+After it: `writing`, which stores the columns, and `reading`, which decides what an empty value means. The invariant:
+every function accepts every object. A field that is missing or has the wrong form becomes empty, 0 or -1, so that one
+malformed object never keeps the others from being stored.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -31,8 +31,8 @@ from rollouts.engine.manifest.defaults import with_defaults
 from rollouts.engine.model import names
 from rollouts.engine.model.conditions import AVAILABLE, NOTHING_IN_THE_WAY, PROGRESSING, SCALED_BELOW, STUCK
 from rollouts.engine.model.container_faults import CRASH_LOOP_RESTARTS, ContainerFault
+from rollouts.engine.model.template_keys import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.model.times import parse_time
-from rollouts.engine.plan.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.scheduling.resources import compute_requests
 from rollouts.engine.simulation.pod_behaviour import join_images
 from rollouts.mirror.other_operator import find_grove_write_time, is_written_by_grove
@@ -51,9 +51,8 @@ class Table:
 
     model: type[Mirrored]
     parse: Callable[[Obj], Row]  # the columns that only this kind has
-    initial_values: Mapping[str, Any] = default(
-        default_factory=dict, hash=False
-    )  # columns of our own, as they are in a new row
+    # The values that columns without a counterpart in the object have in a new row.
+    initial_values: Mapping[str, Any] = default(default_factory=dict, hash=False)
 
     @cached_property
     def name(self) -> str:
@@ -62,7 +61,7 @@ class Table:
 
     @cached_property
     def fields(self) -> tuple["Field[Any, Any]", ...]:
-        """All columns but the row's own number."""
+        """All columns except the primary key."""
         return tuple(field for field in self._options.concrete_fields if not field.primary_key)
 
     @cached_property
@@ -72,7 +71,7 @@ class Table:
 
     @cached_property
     def limits(self) -> Mapping[str, int]:
-        """The longest text that a column takes."""
+        """The maximum length of text columns."""
         return {
             field.attname: field.max_length
             for field in self.fields
@@ -85,12 +84,12 @@ class Table:
 
     @property
     def has_workload(self) -> bool:
-        """Whether its rows name the workload that they belong to."""
+        """Whether its rows name their workload."""
         return "workload" in self.columns
 
 
 def make_row(table: Table, obj: Obj) -> Row:
-    """Return the columns of an object, but those that only the writer knows."""
+    """Return the columns of an object, except those that only the writer knows."""
     metadata = obj["metadata"]
     row: Row = {
         "namespace": metadata.get("namespace") or "",
@@ -111,7 +110,7 @@ def make_row(table: Table, obj: Obj) -> Row:
 
 
 def parse_resource_version(obj: Obj) -> int:
-    """Return the resourceVersion as the number that it is; 0 when it is not told."""
+    """Return the resourceVersion as a number; 0 if there is none."""
     text = obj["metadata"].get("resourceVersion")
     return min(int(text), _LARGEST_VERSION) if isinstance(text, str) and text.isascii() and text.isdigit() else 0
 
@@ -122,7 +121,7 @@ def _compute_digest(row: Row) -> int:
 
 def _parse_workload(obj: Obj) -> Row:
     metadata, spec, status = obj["metadata"], _mapping(obj.get("spec")), _mapping(obj.get("status"))
-    # Moves with every write and is kept in a column of its own; who wrote what is of no use to anybody here.
+    # The resourceVersion changes with every write and has its own column; nothing here reads managedFields.
     kept = {key: value for key, value in metadata.items() if key not in ("managedFields", "resourceVersion")}
     progress = _mapping(status.get("updateProgress"))
     conditions = _conditions_by_type(status)
@@ -147,7 +146,7 @@ def _parse_workload(obj: Obj) -> Row:
         "waits_for": "" if waits_for == NOTHING_IN_THE_WAY else waits_for,
         "fault_reason": _text(_find_condition(conditions, "Valid", "False").get("reason"))
         or _text(_find_condition(conditions, "WriteDenied", "True").get("reason"))
-        # Also while an update goes on, which is not stuck for it.
+        # Also during an update, which is not stuck for this reason.
         or (SCALED_BELOW if unavailable == SCALED_BELOW and not stuck else ""),
     }
 
@@ -278,7 +277,7 @@ MIRRORED: Final[Mapping[Resource, Table]] = {
 
 
 def _parse_owner(obj: Obj, *kinds: str) -> Row:
-    """Return whose object it is: by its labels, and by the controller among its owners if it is of these kinds."""
+    """Return the workload and replica in the labels, and the uid of the controller if it is of these kinds."""
     labels = _labels(obj)
     owner = _find_controller(obj)
     is_grove = _text(owner.get("apiVersion")).startswith(_GROVE_GROUP_PREFIX) and owner.get("kind") in kinds
@@ -295,14 +294,14 @@ def _find_controller(obj: Obj) -> Mapping[str, Any]:
 
 
 def _parse_pod_index(labels: Mapping[str, str], spec: Mapping[str, Any]) -> int:
-    """Return the stable identity of a pod: from its label, or from its hostname where there is none."""
+    """Return the index of a pod: from its label, or from its hostname if it has no label."""
     if names.POD_INDEX in labels:
         return _parse_index(labels[names.POD_INDEX])
     return _parse_index(_text(spec.get("hostname")).rpartition("-")[2])
 
 
 def _has_failed(status: Mapping[str, Any]) -> bool:
-    """Say whether a container runs without being ready, or one, init containers included, has ended with an error."""
+    """Return whether a container runs and is not ready, or one, init containers included, has ended with an error."""
     containers = _mappings(status.get("containerStatuses"))
     if any(container.get("started") and not container.get("ready") for container in containers):
         return True
@@ -324,11 +323,11 @@ _WAITING_FAULTS: Final[Mapping[str, ContainerFault]] = {
     "CreateContainerError": ContainerFault.CONFIG,
     "CrashLoopBackOff": ContainerFault.CRASH,
 }
-"""What the kubelet's words for a container that waits stand for; a pull that fails is told in two words by turns."""
+"""The faults behind the kubelet's waiting reasons; a failing pull alternates between two reasons."""
 
 
 def _find_fault(containers: Iterable[Mapping[str, Any]], ready: Mapping[str, Any]) -> str:
-    """Return what a container of a pod that is not Ready fails with, and a detail that stays the same meanwhile."""
+    """Return the fault of a container of an unready pod, and a detail that stays the same while the fault lasts."""
     found = [
         fault for fault in (_find_container_fault(container, ready) for container in containers) if fault is not None
     ]
@@ -354,27 +353,27 @@ def _find_container_fault(container: Mapping[str, Any], ready: Mapping[str, Any]
     return None
 
 
-# The kubelet starts a container again at once for the first time; from then on it waits for 10 s and more. Times are
-# told in whole seconds.
+# The kubelet restarts a container at once the first time; after that it waits for 10 s or more, less what whole seconds
+# cut off.
 _MIN_BACK_OFF_SECONDS: Final = 9.0
 
 
 def _was_backed_off(state: Mapping[str, Any], end: Mapping[str, Any]) -> bool:
-    """Say whether a container that runs was held back before it was started again, as in a crash loop."""
+    """Return whether the kubelet waited before it restarted a running container, as in a crash loop."""
     started = parse_time(_mapping(state.get("running")).get("startedAt"))
     ended = parse_time(end.get("finishedAt"))
     return started is not None and ended is not None and started - ended >= _MIN_BACK_OFF_SECONDS
 
 
 def _has_recovered(state: Mapping[str, Any], ready: Mapping[str, Any]) -> bool:
-    """Say whether the pod has been Ready since the container was last started: its earlier ends are over then."""
+    """Return whether the pod has become Ready since the container was last started: then earlier exits do not count."""
     started = parse_time(_mapping(state.get("running")).get("startedAt"))
     changed = parse_time(ready.get("lastTransitionTime"))
     return started is not None and changed is not None and changed > started
 
 
 def _explain_not_ready(status: Mapping[str, Any], containers: Iterable[Mapping[str, Any]]) -> tuple[str, str]:
-    """Return the most telling reason and words: of the pod, of its scheduling, of a container, of readiness."""
+    """Return the first reason and message there is: of the pod, its scheduling, a container, its readiness."""
     if status.get("reason"):
         return _text(status["reason"]), _text(status.get("message"))
     conditions = _conditions_by_type(status)
@@ -395,7 +394,7 @@ def _conditions_by_type(status: Mapping[str, Any]) -> dict[str, Mapping[str, Any
 
 
 def _find_condition(conditions: Mapping[str, Mapping[str, Any]], name: str, status: str) -> Mapping[str, Any]:
-    """Return a condition if it has this status; else nothing."""
+    """Return a condition if it has this status; else an empty one."""
     condition = conditions.get(name, {})
     return condition if condition.get("status") == status else {}
 
@@ -422,7 +421,7 @@ def _text(value: Any) -> str:
 
 
 def _without_nul(text: str) -> str:
-    """Return a text without what PostgreSQL cannot keep."""
+    """Return a text without NUL characters, which PostgreSQL does not accept."""
     return text.replace("\0", "")
 
 
@@ -431,7 +430,7 @@ def _int(value: Any) -> int:
 
 
 def _parse_index(text: Any) -> int:
-    """Return a number that is written in a label; -1 when there is none."""
+    """Return the number in a label; -1 if there is none."""
     readable = isinstance(text, str) and text.isascii() and text.isdigit()
     return min(_LARGEST_INT, int(text)) if readable else -1
 

@@ -1,18 +1,18 @@
-"""How rows move: forward only, whoever writes and in whatever order.
+"""When a row of the mirror may replace another one: rows only move forward, in whatever order writers come.
 
-`rows` says what a row holds; here is when it may take the place of another. The rules are part of the statements, so
-the database itself compares and sets, and a row ends the same however writers interleave:
+`rows` computes the columns of a row. The rules are part of the SQL statements, so the database itself compares and
+sets, and a row ends the same however writers interleave:
 
-    news          takes the place of a row with a smaller resourceVersion, also when that was another object of the name
-    an end        marks an older row gone; it stays for a while as a tombstone, since news from before the end must not
-                  bring the object back
-    leaving       stays until the object is gone: a deletionTimestamp is never taken back
+    a newer state   replaces a row with a smaller resourceVersion, even if that row is another object of the name
+    an end          marks an older row as gone; the row stays for a while as a tombstone, so that a state from before
+                    the end does not bring the object back
+    leaving         stays set until the object is gone: a deletionTimestamp is never removed
 
-An end that is told (a DELETED event) carries the resourceVersion of the deletion, and news after it is true: an object
-may leave the view of a label selector and come back. An end that is concluded (an answer `NotFound`) has no
-resourceVersion; it ends the row of just that uid, and all further news of that uid is late news.
+An end that the watch reports (DELETED) has the resourceVersion of the deletion, and a state after it counts: an object
+may stop matching a label selector and match it again. An end that is inferred (an answer `NotFound`) has no
+resourceVersion; it ends only the row of that uid, and every later report of that uid is ignored as late.
 
-One statement takes in all news of a kind and one all ends, about a thousand rows each.
+One statement writes all states of a kind and one all ends, about a thousand rows each.
 """
 
 import secrets
@@ -27,16 +27,17 @@ from django.db import OperationalError, connection, transaction
 
 from rollouts import models
 from rollouts.cluster import Obj, Resource
+from rollouts.manifests.workload_ref import workload_key
 from rollouts.mirror.rows import MIRRORED, Row, Table, make_row
 
-_MAX_STATEMENT_VALUES: Final = 32_000  # of 32,766 that SQLite takes
+_MAX_STATEMENT_VALUES: Final = 32_000  # SQLite accepts 32,766
 _MAX_ATTEMPTS: Final = 5
 _DEADLOCK: Final = "40P01"  # PostgreSQL's code
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectChanges:
-    """What was heard of one kind: objects as they are now, and objects that are gone, as they were last."""
+    """Objects of one kind in their current state, and the last state of objects that are gone."""
 
     resource: Resource
     objects: Sequence[Obj] = ()
@@ -45,18 +46,18 @@ class ObjectChanges:
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """An object whose row says something else than before."""
+    """An object whose row has changed."""
 
     resource: Resource
     namespace: str
     name: str
-    workload: str  # name of the set it belongs to; its own name for a set, empty for what belongs to none
+    workload: str  # name of its PodCliqueSet; a set's own name; empty if it belongs to none
     is_gone: bool
 
 
 @dataclass(frozen=True, slots=True)
 class _Write:
-    """One kind's part of a transaction, as rows in the order of their names."""
+    """The rows of one kind in a transaction, ordered by name."""
 
     resource: Resource
     table: Table
@@ -65,7 +66,7 @@ class _Write:
 
 
 def ensure_cluster(name: str, source: str = "") -> models.Cluster:
-    """Return the row of a cluster, made if it is not there."""
+    """Return the row of a cluster; create it if there is none."""
     cluster, _ = models.Cluster.objects.get_or_create(name=name, defaults={"source": source})
     if source and cluster.source != source:
         cluster.source = source
@@ -74,24 +75,24 @@ def ensure_cluster(name: str, source: str = "") -> models.Cluster:
 
 
 def store(cluster: models.Cluster, resource: Resource, objects: Iterable[Obj], gone: Iterable[Obj] = ()) -> set[str]:
-    """Take in objects of a kind as they are now, and ends; return the keys of the workloads for which it was news.
+    """Store objects of a kind and ends; return the keys of the workloads whose rows have changed.
 
-    An end that was concluded comes as metadata without a resourceVersion.
+    An end that is inferred comes as metadata without a resourceVersion.
     """
     return workload_keys(cluster, store_all(cluster, [ObjectChanges(resource, tuple(objects), tuple(gone))]))
 
 
 def store_all(cluster: models.Cluster, changes: Iterable[ObjectChanges]) -> list[RowChange]:
-    """Take in objects of several kinds in one transaction, and return what of it was news."""
+    """Store objects and ends of several kinds in one transaction; return the rows that have changed."""
     writes = [_prepare_write(cluster, part) for part in _merge(changes)]
     if not writes:
         return []
     for attempt in range(_MAX_ATTEMPTS):
         try:
             with transaction.atomic():
-                return [news for write in writes for news in _write(write)]
+                return [change for write in writes for change in _write(write)]
         except OperationalError as error:
-            # Two writers of the same rows have met in opposite order, and the database has sent one of them back.
+            # Two writers locked the same rows in opposite order, and the database rolled one of them back.
             if not _is_deadlock(error) or attempt == _MAX_ATTEMPTS - 1 or connection.in_atomic_block:
                 raise
     raise AssertionError("unreachable")
@@ -103,9 +104,9 @@ def replace(
     keys: Collection[tuple[str, str]],
     resource_version: str,
 ) -> set[str]:
-    """Mark as gone what a complete list of a kind does not have; return the keys of the workloads that lost something.
+    """Mark as gone what a complete list of a kind does not contain; return the keys of the workloads concerned.
 
-    What is newer than the list stays: it was made after the list was.
+    What is newer than the list stays: it was created after the list was made.
     """
     return workload_keys(cluster, mark_missing_gone(cluster, resource, keys, resource_version))
 
@@ -113,14 +114,14 @@ def replace(
 def mark_missing_gone(
     cluster: models.Cluster, resource: Resource, keys: Collection[tuple[str, str]], resource_version: str
 ) -> list[RowChange]:
-    """Do what `replace` does, and return what of it was news."""
+    """Do what `replace` does, but return the rows that have changed."""
     table, version = MIRRORED[resource], int(resource_version)
     listed = keys if isinstance(keys, set | frozenset) else set(keys)
     older = table.model.objects.filter(cluster=cluster, resource_version__lte=version)
     columns = ("id", "namespace", "name", "workload" if table.has_workload else "name")
     missing = sorted(row for row in older.values_list(*columns) if (row[1], row[2]) not in listed)
     for part in _split(missing, 1):
-        # Only what is still as it was read: somebody may have heard of a newer object meanwhile.
+        # Only rows that have not changed since they were read: another writer may have stored a newer object.
         older.filter(id__in=[row[0] for row in part]).update(
             gone_at=time.time(), resource_version=version, end_inferred=False
         )
@@ -130,21 +131,21 @@ def mark_missing_gone(
 
 
 def delete_tombstones(before: float) -> int:
-    """Drop the tombstones of what ended before a moment; return how many."""
+    """Delete the tombstones of objects that ended before a time; return how many."""
     return sum(table.model.everything.filter(gone_at__lt=before).delete()[0] for table in MIRRORED.values())
 
 
 def delete_objects(cluster: models.Cluster) -> None:
-    """Drop everything that is known of a cluster's objects, to be listed anew."""
+    """Delete all rows of a cluster's objects, so that they are listed again."""
     with transaction.atomic():
         models.Cluster.objects.filter(pk=cluster.pk).update(complete=False)
         for table in MIRRORED.values():
             table.model.everything.filter(cluster=cluster).delete()
 
 
-def workload_keys(cluster: models.Cluster, news: Iterable[RowChange]) -> set[str]:
-    """Return the keys of the workloads that the news is about."""
-    return {f"{cluster.name}/{part.namespace}/{part.workload}" for part in news if part.workload}
+def workload_keys(cluster: models.Cluster, row_changes: Iterable[RowChange]) -> set[str]:
+    """Return the keys of the workloads whose rows have changed."""
+    return {workload_key(cluster.name, change.namespace, change.workload) for change in row_changes if change.workload}
 
 
 def _is_deadlock(error: OperationalError) -> bool:
@@ -152,7 +153,7 @@ def _is_deadlock(error: OperationalError) -> bool:
 
 
 def _merge(changes: Iterable[ObjectChanges]) -> list[ObjectChanges]:
-    """Join the changes of each kind, and put the kinds in a fixed order: writers meet in the same one."""
+    """Join the changes of each kind, in a fixed order of kinds: all writers lock rows in that order."""
     by_kind: dict[Resource, tuple[list[Obj], list[Obj]]] = {}
     for part in changes:
         objects, gone = by_kind.setdefault(part.resource, ([], []))
@@ -173,7 +174,7 @@ def _prepare_write(cluster: models.Cluster, changes: ObjectChanges) -> _Write:
 
 
 def _newest_by_name(rows: Iterable[Row]) -> list[Row]:
-    """Return one row a name, in the order of names: a statement may touch a row once only."""
+    """Return one row for each name, ordered by name: a statement may change a row only once."""
     newest: dict[tuple[str, str], Row] = {}
     for row in rows:
         key = (row["namespace"], row["name"])
@@ -191,7 +192,7 @@ def _write(write: _Write) -> Iterator[RowChange]:
 
 
 def _execute(write: _Write, rule: str, rows: Sequence[Row], *, is_gone: bool) -> list[RowChange]:
-    """Insert rows, or change those that are there as the rule says, and return what of it was news."""
+    """Insert rows, or change existing ones as the rule says; return the rows that have changed."""
     table = write.table
     source, parameters = (_from_json if connection.vendor == "postgresql" else _from_values)(table, rows)
     workload_column = "workload" if table.has_workload else "name"
@@ -208,7 +209,7 @@ def _execute(write: _Write, rule: str, rows: Sequence[Row], *, is_gone: bool) ->
 
 
 def _from_values(table: Table, rows: Sequence[Row]) -> tuple[str, list[Any]]:
-    """Pass each value by itself, but for those that all rows of a statement share: SQLite takes only so many."""
+    """Pass each value as a parameter, except those that all rows share: SQLite limits the number of parameters."""
     same = {column: str(int(rows[0][column])) for column in _SHARED_COLUMNS}
     places = f"({', '.join(same.get(column, '%s') for column in table.columns)})"
     own = [column for column in table.columns if column not in same]
@@ -216,7 +217,7 @@ def _from_values(table: Table, rows: Sequence[Row]) -> tuple[str, list[Any]]:
 
 
 def _from_json(table: Table, rows: Sequence[Row]) -> tuple[str, list[Any]]:
-    """Pass all rows as one text: with PostgreSQL, passing each value by itself takes five times as long as the rest."""
+    """Pass all rows as one JSON text: PostgreSQL takes five times as long if each value is a parameter."""
     typed = ", ".join(f"{_quote(field.attname)} {field.db_type(connection)}" for field in table.fields)
     source = f"SELECT {_render_columns(table)} FROM json_to_recordset(%s::json) AS news({typed})"  # noqa: S608
     return source, [orjson.dumps(rows).decode()]
@@ -227,18 +228,18 @@ def _make_row_change(resource: Resource, namespace: str, name: str, workload: st
 
 
 def _split(rows: Sequence[Any], width: int) -> Iterator[Sequence[Any]]:
-    """Yield the rows in parts that fit into a statement, with so many values a row."""
+    """Yield the rows in parts that fit into a statement; `width` is the number of values in a row."""
     count = _MAX_STATEMENT_VALUES // width
     return (rows[start : start + count] for start in range(0, len(rows), count))
 
 
 _KEY_COLUMNS: Final = ("cluster_id", "namespace", "name")
-_SHARED_COLUMNS: Final = ("cluster_id", "batch")  # of the rows of one statement: numbers of our own
+_SHARED_COLUMNS: Final = ("cluster_id", "batch")  # the same in all rows of a statement, and always integers
 
 
 @cache
 def _upsert_rule(table: Table) -> str:
-    """Return how news changes a row: newer news takes its place, unless it is late news of what is known to be gone."""
+    """Return how a state replaces a row: if it is newer, and not a late report of an object that is gone."""
     rules = {
         "leaving": "excluded.leaving OR (mirror.leaving AND mirror.uid = excluded.uid)",
         "batch": "CASE WHEN mirror.digest = excluded.digest AND mirror.gone_at IS NULL "
@@ -252,7 +253,7 @@ def _upsert_rule(table: Table) -> str:
     )
 
 
-# How an end changes a row: it marks it as gone and leaves the rest. What was never heard of begins as a tombstone.
+# How an end changes a row: it marks the row as gone and keeps the rest. An unknown object begins as a tombstone.
 _TOMBSTONE_RULE: Final = (
     "uid = excluded.uid, gone_at = excluded.gone_at, "
     "end_inferred = excluded.resource_version <= mirror.resource_version, "

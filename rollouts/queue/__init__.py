@@ -1,1 +1,1 @@
-"""The workqueue on Redis, and how Celery workers are woken for it."""
+"""The workqueue on Redis, and the Celery messages that bring its keys to the workers."""

@@ -1,15 +1,15 @@
-"""The lease of a claim while a pass works under it: renewed in time, and nothing is written once it is lost.
+"""The lease of a claim while a pass runs: it is renewed in time, and once it is lost nothing more is written.
 
-Before it: `dispatch`, which claims a key and holds the lease for as long as a pass runs. After it: `workqueue`, which
-grants leases of a few seconds. The reconciler gets `Lease.check` as its fence and puts it before each write.
+Before it: `dispatch`, which claims a key and holds the lease while a pass runs. After it: `workqueue`, which grants
+leases of a few seconds. The reconciler gets `Lease.check` as its fence, and the client calls it before each write.
 
-A worker that is killed or frozen renews nothing, so another worker has the key within seconds. One that was frozen and
-wakes up asks Redis before its next write and learns that the lease is lost: `check` raises, and the pass ends without
-another write. Where Redis does not answer, its own clock says when the lease is over. The invariant: `check` returns
-only if the lease was confirmed, and asked for no longer ago than it lasts, less a margin. The clocks of Redis and of
-the worker must go at the same pace; what they say does not matter.
+A worker that is killed or frozen renews nothing, so another worker gets the key within seconds. A frozen worker that
+continues asks Redis before its next write and learns that the lease is lost: `check` raises, and the pass ends without
+another write. If Redis does not answer, the worker's own clock decides when the lease ends. The invariant: `check`
+returns only if Redis has confirmed the lease for a request that is younger than the lease, less a margin. The clocks of
+Redis and of the worker must run at the same speed; their absolute times do not matter.
 
-What no check can stop is a write between its check and the network: docs/adr/0026 says what such a write may do.
+No check can stop a write that is already on its way to the network: docs/adr/0026 describes what such a write may do.
 """
 
 import contextlib
@@ -27,20 +27,20 @@ from rollouts.queue.workqueue import Claim, WorkQueue
 
 logger = logging.getLogger(__name__)
 
-# With a sweep a second, a workload goes on within 6 seconds of the last renewal.
+# With one sweep a second, another worker continues within 6 seconds of the last renewal.
 LEASE_SECONDS: Final = 4.5
 RENEW_SECONDS: Final = 1.0
-# A lease that was confirmed this long ago is confirmed again before the next write: a Redis that lost what it held, or
-# a machine that stood still with its clock, is noticed here.
+# A lease that was confirmed longer ago is confirmed again before the next write: so a Redis that lost its data, or a
+# machine that stood still together with its clock, is noticed.
 _FRESH_SECONDS: Final = 0.25
-# For a write that is sent at the last moment. A fifth of the lease, so that a test may have a shorter one.
+# For a write that is sent at the last moment: a fifth of the lease, which tests make shorter.
 _MARGIN: Final = 0.2
 
 Renew = Callable[[], bool]
 
 
 class LeaseLost(Exception):  # noqa: N818 (as Kubernetes' leader election calls it)
-    """The workload is another worker's now, or may be: nothing more may be written."""
+    """Another worker has the workload, or may have it: nothing more may be written."""
 
 
 class Lease:
@@ -49,7 +49,7 @@ class Lease:
     def __init__(
         self, key: str, renew: Renew, *, asked_at: float, seconds: float, clock: Callable[[], float] = time.monotonic
     ) -> None:
-        """Take a lease that was asked for at a moment of the clock."""
+        """Hold a lease that was requested at this time of the clock."""
         self._key = key
         self._renew = renew
         self._valid_seconds = seconds * (1 - _MARGIN)
@@ -59,20 +59,20 @@ class Lease:
         self._lock = threading.Lock()
 
     def check(self) -> None:
-        """Return if the claim is still ours, else raise LeaseLost; call it right before each write."""
+        """Raise LeaseLost unless the claim is still ours; call it right before each write."""
         if not self._renew_after(_FRESH_SECONDS):
             raise LeaseLost(f"another worker may have {self._key} by now, so this pass writes nothing more")
 
     def renew_if_due(self) -> None:
-        """Renew the lease if that is some time ago."""
+        """Renew the lease if the last renewal is long enough ago."""
         self._renew_after(RENEW_SECONDS)
 
     def _renew_after(self, seconds: float) -> bool:
-        """Renew a lease that is older than this; say whether it is still good."""
+        """Renew the lease if it is older than this; return whether it is still valid."""
         with self._lock:
             asked_at = self._clock()
             if not self._is_lost and asked_at - self._confirmed_at >= seconds:
-                # A Redis that does not answer changes nothing: the lease is good until its time is over.
+                # If Redis does not answer, the lease stays valid until it runs out.
                 with contextlib.suppress(RedisError):
                     self._is_lost = not self._renew()
                     self._confirmed_at = asked_at
@@ -92,7 +92,7 @@ def renewed_lease(queue: WorkQueue, claim: Claim, asked_at: float) -> Iterator[L
 
 
 class _Renewer:
-    """The thread of a process that renews its leases while passes think or wait."""
+    """The thread of a process that renews its leases while passes compute or wait."""
 
     def __init__(self) -> None:
         self._leases: set[Lease] = set()
@@ -118,5 +118,5 @@ class _Renewer:
 
 @cache
 def _renewer(_pid: int) -> _Renewer:
-    """Return the renewer of this process; made on first use, so never carried across a fork."""
+    """Return the renewer of this process; its thread starts on first use, after the fork."""
     return _Renewer()

@@ -1,8 +1,8 @@
 """The process pool of a Celery worker, which notices when one of its processes dies in the middle of a pass.
 
 Celery starts it (CELERY_WORKER_POOL) and replaces processes that died. This module adds one thing: the parent process
-frees the claims of the dead one at once (`dispatch.release_claims`), and the next sweep sends their messages. Where the
-parent cannot, since it is gone or Redis is away, the claims' leases run out within seconds.
+releases the claims of the dead one at once (`dispatch.release_claims`), and the next sweep sends their messages. If the
+parent cannot do that, since it is gone or Redis does not answer, the leases of the claims run out within seconds.
 """
 
 import logging
@@ -15,12 +15,12 @@ logger = logging.getLogger(__name__)
 
 
 class TaskPool(prefork.TaskPool):
-    """Celery's pool of processes, whose parent gives claims back."""
+    """Celery's pool of processes, whose parent releases the claims of a dead process."""
 
     _pool: Any
 
     def register_with_event_loop(self, loop: Any) -> None:
-        """Let Celery install its callbacks, then have ours follow the one for a process that ended."""
+        """Let Celery install its callbacks, then call ours after the one for a process that ended."""
         super().register_with_event_loop(loop)
         pool = self._pool
         forget = pool.on_process_down
@@ -39,7 +39,11 @@ def _release_claims(pid: int) -> None:
     try:
         keys = dispatch.release_claims(pid)
     except RedisError as error:
-        logger.warning("Process %d has ended; its claims end with their leases (%s)", pid, type(error).__name__)
+        logger.warning(
+            "Process %d has ended; its claims end with their leases, since Redis does not answer (%s)",
+            pid,
+            type(error).__name__,
+        )
         return
     for key in keys:
-        logger.warning("%s: process %d ended in the middle of a pass; another one goes on", key, pid)
+        logger.warning("%s: process %d ended in the middle of a pass; another process continues", key, pid)

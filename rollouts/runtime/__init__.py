@@ -1,1 +1,1 @@
-"""What the processes run on: connections, the database, the local Redis, the supervisor."""
+"""The environment of the processes: connections, the database, the local Redis, readiness, the supervisor."""

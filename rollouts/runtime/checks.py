@@ -1,7 +1,7 @@
-"""`manage.py check` findings for settings that would lose work silently.
+"""Django system checks for settings that would silently lose work.
 
-A pass over a workload is bounded on every side (see the settings); these checks keep the bounds in their order, and
-keep out the Celery and Redis features that the queue must not rest on.
+The settings bound a pass over a workload by several time limits; these checks keep the limits in order, and reject
+features of Celery and Redis on which the queue must not depend.
 """
 
 import sqlite3
@@ -17,14 +17,14 @@ from redis import RedisError
 
 from rollouts.runtime.connections import redis_client
 
-# The broker redelivers after its visibility timeout; well before that the sweep has put every expired lease right.
+# The broker redelivers after its visibility timeout; well before, the sweep has reclaimed every expired lease.
 _LEASES_IN_A_VISIBILITY_TIMEOUT = 10
 _OLDEST_SQLITE = (3, 35, 0)
 
 
 @register()
 def time_limits_are_in_order(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
-    """Request timeout < soft limit < hard limit < lease « visibility timeout."""
+    """Require request timeout < soft limit < hard limit < lease << visibility timeout."""
     visibility = settings.CELERY_BROKER_TRANSPORT_OPTIONS.get("visibility_timeout", 3600)
     ladder = [
         ("CLUSTER_REQUEST_TIMEOUT", settings.CLUSTER_REQUEST_TIMEOUT),
@@ -38,7 +38,7 @@ def time_limits_are_in_order(app_configs: Sequence[AppConfig] | None, **_: Any) 
     ]
     return [
         Error(
-            f"{lower} is {low:g} s and {upper} is {high:g} s: the first must be the smaller one.",
+            f"{lower} ({low:g} s) must be lower than {upper} ({high:g} s).",
             hint=f"Lower {lower} or raise {upper}.",
             id="rollouts.E001",
         )
@@ -49,12 +49,12 @@ def time_limits_are_in_order(app_configs: Sequence[AppConfig] | None, **_: Any) 
 
 @register()
 def celery_is_only_a_process_pool(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
-    """No result backend and no eager tasks: neither is there when a process is killed."""
+    """Forbid a result backend and eager tasks: neither survives when a process is killed."""
     findings: list[CheckMessage] = []
     if getattr(settings, "CELERY_RESULT_BACKEND", None):
         findings.append(
             Error(
-                "CELERY_RESULT_BACKEND is set, but results of tasks are kept nowhere: the cluster has the truth.",
+                "CELERY_RESULT_BACKEND is set, but nothing reads task results: the cluster holds the state.",
                 hint="Remove CELERY_RESULT_BACKEND.",
                 id="rollouts.E002",
             )
@@ -62,7 +62,7 @@ def celery_is_only_a_process_pool(app_configs: Sequence[AppConfig] | None, **_: 
     if getattr(settings, "CELERY_TASK_ALWAYS_EAGER", False):
         findings.append(
             Error(
-                "CELERY_TASK_ALWAYS_EAGER is set: tasks would run inside the process that wakes them.",
+                "CELERY_TASK_ALWAYS_EAGER is set: tasks would run inside the process that sends them.",
                 hint="Remove CELERY_TASK_ALWAYS_EAGER.",
                 id="rollouts.E003",
             )
@@ -72,7 +72,7 @@ def celery_is_only_a_process_pool(app_configs: Sequence[AppConfig] | None, **_: 
 
 @register()
 def redis_never_evicts(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
-    """Ask Redis for its eviction policy. One that does not answer is no finding here: /readyz says so."""
+    """Forbid eviction of keys in Redis. If Redis does not answer, /readyz reports it instead."""
     try:
         policy = redis_client().config_get("maxmemory-policy").get("maxmemory-policy")
     except RedisError:
@@ -81,8 +81,8 @@ def redis_never_evicts(app_configs: Sequence[AppConfig] | None, **_: Any) -> lis
         return []
     return [
         Error(
-            f"Redis has maxmemory-policy {policy}: under memory pressure it would drop parts of the queue.",
-            hint="Set maxmemory-policy to noeviction in the configuration of that Redis.",
+            f"The maxmemory-policy of Redis is {policy}: at its memory limit Redis would drop parts of the queue.",
+            hint="Set maxmemory-policy to noeviction in the configuration of Redis.",
             id="rollouts.E004",
         )
     ]
@@ -90,13 +90,13 @@ def redis_never_evicts(app_configs: Sequence[AppConfig] | None, **_: Any) -> lis
 
 @register()
 def sqlite_is_recent_enough(app_configs: Sequence[AppConfig] | None, **_: Any) -> list[CheckMessage]:
-    """The mirror's writes return the rows they changed, which SQLite learned in 3.35."""
+    """Require SQLite 3.35, the first version with RETURNING, which the mirror uses."""
     if connection.vendor != "sqlite" or sqlite3.sqlite_version_info >= _OLDEST_SQLITE:
         return []
     return [
         Error(
-            f"SQLite is {sqlite3.sqlite_version}, and the mirror needs 3.35 or newer.",
-            hint="Use a Python with a newer SQLite, or PostgreSQL by DATABASE_URL.",
+            f"SQLite is {sqlite3.sqlite_version}, but the mirror needs 3.35 or newer.",
+            hint="Use a Python with a newer SQLite, or set DATABASE_URL to a PostgreSQL database.",
             id="rollouts.E005",
         )
     ]

@@ -1,11 +1,11 @@
-"""Connections as the settings say: to Redis and to the clusters.
+"""Connections to Redis and to the clusters, by the settings.
 
-Everything that talks to either asks here. Clients are built on first use in each process, so none of them is ever
-carried across a fork of the worker pool.
+All code that talks to Redis or a cluster gets its client here. Each process builds its clients on first use, so no
+client is ever shared across a fork of the worker pool.
 
-A cluster has a name, by which keys, rows, pages and logs call it: "sandbox", "in-cluster", or the context of the
-kubeconfig that leads to it. The invariant: a name never leads to another cluster than the one it was given for, not
-even when somebody changes the current context meanwhile.
+A cluster has a name, which is used in keys, rows, pages and logs: "sandbox", "in-cluster", or the context in the
+kubeconfig. The invariant: within a process a name always means the same context, even if somebody changes the current
+context of the kubeconfig meanwhile.
 """
 
 import os
@@ -30,21 +30,21 @@ _REDIS_TIMEOUT_SECONDS = 5
 
 @dataclass(frozen=True, slots=True)
 class ClusterEntry:
-    """A cluster that the settings name."""
+    """A cluster that the settings configure."""
 
     name: str
-    kind: str  # of the setting CLUSTER: sandbox, kubeconfig or in-cluster
-    origin: str  # where its address and credentials come from, in words
+    kind: str  # value of the setting CLUSTER: sandbox, kubeconfig or in-cluster
+    origin: str  # where its address and credentials come from, for people
     load: ConfigurationLoader
 
 
 def redis_client() -> Redis:
-    """This process's Redis client."""
+    """Return the Redis client of this process."""
     return _redis_client(os.getpid())
 
 
 def async_redis_client() -> AsyncRedis:
-    """Return a new client for the event loop that asks; whoever has it closes it, and tries again where that helps."""
+    """Return a new client for the running event loop; the caller closes it and retries by itself."""
     return AsyncRedis.from_url(
         settings.REDIS_URL,
         socket_timeout=_REDIS_TIMEOUT_SECONDS,
@@ -54,7 +54,7 @@ def async_redis_client() -> AsyncRedis:
 
 
 def cluster_names() -> tuple[str, ...]:
-    """The names of all configured clusters, in the order in which the settings name them."""
+    """Return the names of all configured clusters, in the order of the settings."""
     return tuple(entry.name for entry in cluster_entries())
 
 
@@ -67,20 +67,20 @@ def configured_cluster_names() -> tuple[str, ...]:
 
 
 def cluster_entries() -> tuple[ClusterEntry, ...]:
-    """All configured clusters; a name that two of them would have is a mistake in the settings."""
+    """Return all configured clusters; raises Misconfigured if two of them have the same name."""
     entries = tuple(_entries(settings.ENVIRONMENT))
     names = [entry.name for entry in entries]
     doubled = next((name for name in names if names.count(name) > 1), None)
     if doubled is not None:
-        raise Misconfigured(f"Two clusters would be called {doubled!r}; rename a context, or leave one of them out.")
+        raise Misconfigured(f"Two clusters have the name {doubled!r}. Rename a context, or remove one of them.")
     return entries
 
 
 def connect_cluster(name: str, patience: RetryPolicy | None = None) -> ClusterClient:
-    """Open a configured cluster; raises Misconfigured when there is none of that name or it cannot be used."""
+    """Return a client for a configured cluster; raises Misconfigured if none has that name or it cannot be used."""
     entry = next((entry for entry in cluster_entries() if entry.name == name), None)
     if entry is None:
-        raise Misconfigured(f"No cluster {name!r} is configured; there are: {', '.join(cluster_names())}.")
+        raise Misconfigured(f"No cluster {name!r} is configured. Configured clusters: {', '.join(cluster_names())}.")
     return ClusterClient(
         entry.load,
         retry_policy=patience or RetryPolicy(read_timeout=settings.CLUSTER_REQUEST_TIMEOUT),
@@ -89,10 +89,10 @@ def connect_cluster(name: str, patience: RetryPolicy | None = None) -> ClusterCl
 
 
 def shared_cluster(name: str, url: str = "") -> ClusterClient:
-    """This process's client of a cluster, with one pool of connections for all who call it.
+    """Return the client of this process for a cluster, with one connection pool for all callers.
 
-    With another `url`, where the watcher has found the cluster, it is opened anew: by a context that was changed
-    meanwhile, nobody may go on writing to the server that it led to before.
+    `url` is the address at which the watcher found the cluster. A new `url` makes a new client: if the context changed
+    meanwhile, nothing may be written to the former server.
     """
     return _shared_cluster(os.getpid(), name, url)
 
@@ -106,7 +106,7 @@ def _redis_client(_pid: int) -> Redis:
 
 @cache
 def _shared_cluster(_pid: int, name: str, _url: str) -> ClusterClient:
-    # Used within passes: a read ends with all its repetitions well before the time limit of the pass.
+    # Used within passes: a read with all its retries ends well before the time limit of the pass.
     seconds = settings.CLUSTER_REQUEST_TIMEOUT
     return connect_cluster(
         name, RetryPolicy(connect_timeout=min(4.0, seconds), read_timeout=seconds, deadline=2 * seconds)
@@ -133,7 +133,7 @@ def _entries_of_kubeconfig(environment: Environment) -> Iterator[ClusterEntry]:
 
 
 def _current_context(path: str) -> str:
-    """Return the current context as it was when this process first looked; nothing while the file cannot be read."""
+    """Return the current context at the time of the first call; empty while the file cannot be read."""
     try:
         return _first_current_context(path)
     except Misconfigured:

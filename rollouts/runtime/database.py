@@ -1,7 +1,6 @@
-"""The state of the database: does it have the tables that this version needs, and can it be written.
+"""The state of the database: whether it has the tables of this version, and whether it accepts writes.
 
-Before it: `readiness`, which says so to people, and `manage.py run`, which makes a database anew that was deleted.
-After it: Django's migrations and SQLite itself.
+`readiness` reports it, and `manage.py run` uses it to recreate a database that was deleted.
 """
 
 import errno
@@ -19,31 +18,31 @@ from django.db.migrations.loader import MigrationLoader
 
 from rollouts.models import Workload
 
-# Longer than any transaction of ours takes, and shorter than a probe waits for its answer.
+# Longer than any transaction of the product, and shorter than the timeout of a probe.
 _LOCK_SECONDS: Final = 1.0
 _PROBE_BYTES: Final = 64 * 1024
 
 
 def list_missing_migrations() -> list[str]:
-    """Return the newest migrations of each app that were not applied; raises a database error where a table is missing.
+    """Return the newest migration of each app that is not applied; raises a database error if a table is missing.
 
-    An older version of the product on a newer database misses nothing.
+    If the database is newer than this version of the product, nothing is missing.
     """
     with connection.cursor() as cursor:
         if not connection.introspection.table_names(cursor):
             return sorted(map(".".join, _list_latest_migrations()))
         cursor.execute("SELECT app, name FROM django_migrations")
         applied = set(cursor.fetchall())
-    Workload.objects.exists()  # a table of ours, whatever the migrations say
+    Workload.objects.exists()  # raises if the table is missing, whatever django_migrations says
     return sorted(".".join(one) for one in _list_latest_migrations() if one not in applied)
 
 
 def is_write_locked() -> bool:
-    """Say whether another process holds SQLite's write lock, and goes on holding it."""
-    if connection.vendor != "sqlite" or connection.in_atomic_block:  # then it is ours
+    """Whether another process holds the write lock of SQLite for longer than a transaction takes."""
+    if connection.vendor != "sqlite" or connection.in_atomic_block:  # this process holds it
         return False
-    place = f"{Path(connection.settings_dict['NAME']).as_uri()}?mode=rw"
-    with closing(sqlite3.connect(place, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)) as probe:
+    uri = f"{Path(connection.settings_dict['NAME']).as_uri()}?mode=rw"
+    with closing(sqlite3.connect(uri, uri=True, timeout=_LOCK_SECONDS, isolation_level=None)) as probe:
         try:
             probe.execute("BEGIN IMMEDIATE")
             probe.execute("ROLLBACK")
@@ -53,7 +52,7 @@ def is_write_locked() -> bool:
 
 
 def find_disk_problem(folder: Path) -> str:
-    """Return why nothing can be written to a folder, in words that follow "The disk of DATA_DIR"; nothing if it can."""
+    """Return why a folder cannot be written, to complete "The disk of DATA_DIR …"; empty if it can."""
     try:
         _write_probe(folder)
     except OSError as error:
@@ -64,18 +63,18 @@ def find_disk_problem(folder: Path) -> str:
 
 
 def _write_probe(folder: Path) -> None:
-    """Write some bytes into a file that is gone when it is closed."""
+    """Write some bytes to a temporary file."""
     with tempfile.TemporaryFile(dir=folder, buffering=0) as probe:
         written = probe.write(bytes(_PROBE_BYTES))
-        if written < _PROBE_BYTES:  # the rest did not fit
+        if written < _PROBE_BYTES:  # the disk is full
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def list_processes_with_deleted_database() -> list[int]:
-    """Return the processes that have a file of a deleted SQLite database open, as far as this system tells.
+    """Return the processes that have a file of a deleted SQLite database open, as far as /proc shows.
 
-    A connection that outlived its database file deletes the write-ahead log of the new one when it closes: SQLite goes
-    by the name. So nothing may be written to the new one before all of them are gone.
+    SQLite finds the write-ahead log by name: a connection to the deleted file deletes the log of the new file when it
+    closes. So nothing may be written to a new database before all these connections are closed.
     """
     name = str(connection.settings_dict["NAME"])
     deleted = {f"{name}{end} (deleted)" for end in ("", "-wal", "-shm")}
@@ -87,7 +86,7 @@ def list_processes_with_deleted_database() -> list[int]:
 
 
 def _list_open_files(process: Path) -> Iterator[str]:
-    with suppress(OSError):  # it has ended, or is another user's
+    with suppress(OSError):  # the process has ended, or belongs to another user
         for handle in (process / "fd").iterdir():
             with suppress(OSError):
                 yield str(handle.readlink())
@@ -95,5 +94,5 @@ def _list_open_files(process: Path) -> Iterator[str]:
 
 @cache
 def _list_latest_migrations() -> frozenset[tuple[str, str]]:
-    """Return the last migration of each app as (app, name), read once: they do not change while a process runs."""
+    """Return the last migration of each app as (app, name); cached, as they do not change while a process runs."""
     return frozenset(MigrationLoader(None, ignore_no_migrations=True).graph.leaf_nodes())

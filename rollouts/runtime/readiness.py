@@ -1,7 +1,7 @@
-"""Whether the product can do its work right now, part by part.
+"""Readiness: whether each part of the product works right now.
 
-Read by `/readyz` and the overview page. Each part answers for itself, so that one that is down never hides another.
-Nothing here names a password, a URL or a path: the answer is public.
+`/readyz` and the overview page show it. Each part is checked on its own, so that a failure never hides another. No
+sentence names a password, a URL or a path: the answer is public.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,29 +20,29 @@ from rollouts.runtime import database
 from rollouts.runtime.connections import cluster_names, redis_client
 from rollouts.telemetry import heartbeats
 
-_TABLES_ARE_GONE: Final = "The database lacks tables that its migrations made: restore it, or make a new one."
+_TABLES_ARE_GONE: Final = "The database lacks tables that its migrations created: restore it, or create a new one."
 
 
 @dataclass(frozen=True, slots=True)
 class ReadinessCheck:
-    """One thing the product needs, and how it is."""
+    """The state of one part."""
 
     name: str
     ok: bool
     # One sentence for people.
     detail: str
-    # One of several clusters: those that answer can be worked on whatever the others do.
+    # One of several clusters: the product is ready if one of them is.
     is_one_of_several: bool = False
 
 
 def readiness_detail() -> list[ReadinessCheck]:
-    """Ask every part how it is."""
+    """Return the state of every part."""
     redis = _run_check("redis", _redis)
     return [_database(), *_disk(), redis, _run_check("sweep", partial(_sweep, redis)), *_clusters()]
 
 
 def is_ready(parts: Sequence[ReadinessCheck]) -> bool:
-    """Say whether work can be done: every part must be well, and of several clusters one."""
+    """Whether the product is ready: every part must work, but only one of several clusters."""
     several = [part.ok for part in parts if part.is_one_of_several]
     return all(part.ok for part in parts if not part.is_one_of_several) and (any(several) or not several)
 
@@ -55,13 +55,13 @@ def _run_check(name: str, question: Callable[[], ReadinessCheck], *, is_one_of_s
 
 
 def _explain_redis_error(error: RedisError) -> str:
-    """Return what is wrong with Redis, and the way out where Redis names the cause."""
+    """Return the problem with Redis, with a remedy if the error names its cause."""
     if isinstance(error, OutOfMemoryError):
-        return "Redis is at its memory limit and takes no writes: raise maxmemory, or free memory."
+        return "Redis is at its memory limit and rejects writes: raise maxmemory, or free memory."
     if isinstance(error, ReadOnlyError):
-        return "Redis takes no writes, since it is a replica: connect to the primary."
+        return "Redis rejects writes because it is a replica: connect to the primary."
     if str(error).startswith("MISCONF"):
-        return "Redis takes no writes, since it cannot save to its disk: is the disk full?"
+        return "Redis rejects writes because it cannot save to its disk: is the disk full?"
     return f"Redis does not answer ({type(error).__name__})."
 
 
@@ -71,7 +71,7 @@ def _database() -> ReadinessCheck:
         if missing:
             detail = f"The database lacks migrations ({', '.join(missing)}): run manage.py migrate."
         elif database.is_write_locked():
-            detail = "Another process holds the write lock of the database: nothing can be stored until it lets go."
+            detail = "Another process holds the write lock of the database: writes wait until it releases the lock."
         else:
             return ReadinessCheck("database", ok=True, detail=f"{connection.display_name} answers.")
     except ProgrammingError:
@@ -84,13 +84,13 @@ def _database() -> ReadinessCheck:
 
 
 def _disk() -> list[ReadinessCheck]:
-    """Ask the disk, where the database or Redis writes to it."""
+    """Check the disk of DATA_DIR if the database or Redis writes to it."""
     if connection.vendor != "sqlite" and settings.ENVIRONMENT.redis_url:
         return []
     trouble = database.find_disk_problem(settings.DATA_DIR)
     if trouble:
         return [ReadinessCheck("disk", ok=False, detail=f"The disk of DATA_DIR {trouble}.")]
-    return [ReadinessCheck("disk", ok=True, detail="The disk of DATA_DIR can be written.")]
+    return [ReadinessCheck("disk", ok=True, detail="The disk of DATA_DIR is writable.")]
 
 
 def _redis() -> ReadinessCheck:
@@ -101,14 +101,14 @@ def _redis() -> ReadinessCheck:
 def _sweep(redis: ReadinessCheck) -> ReadinessCheck:
     age = heartbeats.fetch_sweep_age(redis_client())
     if not redis.ok:
-        return ReadinessCheck("sweep", ok=False, detail="The queue cannot be swept until Redis takes writes.")
+        return ReadinessCheck("sweep", ok=False, detail="The queue cannot be swept until Redis accepts writes.")
     if age is None:
         return ReadinessCheck(
             "sweep", ok=False, detail="The queue was never swept: worker and beat have not started yet."
         )
     if age > settings.SWEEP_MAX_AGE_SECONDS:
         return ReadinessCheck(
-            "sweep", ok=False, detail=f"The last sweep was {age:.0f} s ago: is a worker and beat running?"
+            "sweep", ok=False, detail=f"The last sweep was {age:.0f} s ago: are a worker and beat running?"
         )
     return ReadinessCheck("sweep", ok=True, detail=f"The queue was swept {age:.0f} s ago.")
 
@@ -132,11 +132,11 @@ def _clusters() -> list[ReadinessCheck]:
 
 def _cluster(part: str, name: str, *, is_one_of_several: bool = False) -> ReadinessCheck:
     heartbeat = heartbeats.fetch_cluster_heartbeat(redis_client(), name)
-    heard = "never heard" if heartbeat.age is None else f"last heard {heartbeat.age:.0f} s ago"
+    last_data = "no data yet" if heartbeat.age is None else f"last data {heartbeat.age:.0f} s ago"
     if heartbeat.trouble:
-        ok, detail = False, f"Cluster {name} is out of reach, {heard}: {heartbeat.trouble}"
+        ok, detail = False, f"Cluster {name} cannot be reached ({last_data}): {heartbeat.trouble}"
     elif heartbeat.age is None:
-        ok, detail = False, f"Cluster {name} has not been heard yet: is the watcher running?"
+        ok, detail = False, f"Cluster {name} has sent no data yet: is the watcher running?"
     else:
-        ok, detail = heartbeat.age <= settings.CLUSTER_MAX_AGE_SECONDS, f"Cluster {name}: {heard}."
+        ok, detail = heartbeat.age <= settings.CLUSTER_MAX_AGE_SECONDS, f"Cluster {name}: {last_data}."
     return ReadinessCheck(part, ok=ok, detail=detail, is_one_of_several=is_one_of_several)

@@ -1,9 +1,9 @@
-"""Runs the product's programs side by side under one terminal: one log, one Ctrl-C.
+"""Runs the programs of the product side by side in one terminal, with one log and one Ctrl-C.
 
-A program is started when those before it answer, restarted with a growing pause when it dies, and stopped in the
-opposite order. Each runs in a session of its own, so Ctrl-C reaches it through us and not behind our back, and each
-is told by the kernel to stop should this process be killed outright: nothing is left behind either way. Which
-programs there are is decided by the `run` command.
+The supervisor starts a program when those before it are ready, restarts it with a growing pause when it ends, and stops
+all programs in the opposite order. Each program runs in a session of its own, so that Ctrl-C reaches only the
+supervisor. If the supervisor is killed, the kernel signals each program to stop. So nothing is left behind in either
+case. The `run` command decides which programs there are.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _SET_PARENT_DEATH_SIGNAL: Final = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 class StartError(Exception):
-    """The product cannot start; the text is the one sentence to show."""
+    """The product cannot start; the message is the sentence to show."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,25 +40,25 @@ class Program:
     command: Sequence[str]
     # Added to the environment of this process.
     environment: Mapping[str, str] = field(default_factory=dict)
-    # Says whether the program answers; None: it counts as started once it runs.
+    # Whether the program is ready; None: it is ready as soon as it runs.
     is_ready: Callable[[], Awaitable[bool]] | None = None
-    # One that ends is reported at once: this is for those that hang, and a busy machine must not be taken for that.
+    # For programs that hang, as one that ends is reported at once. Long, so that a busy machine does not trigger it.
     ready_timeout: float = 60.0
-    # Its output is kept back and shown only when it ends by itself: for programs that chat.
+    # Its last lines are shown only when it ends by itself: for verbose programs.
     quiet: bool = False
-    # What it is sent when the supervisor is gone, and nobody sees to it that it ends.
+    # The signal that the kernel sends when the supervisor dies.
     parent_death_signal: signal.Signals = signal.SIGTERM
 
 
 class Log:
-    """Lines of all programs, each under its time and name."""
+    """Writes the lines of all programs, each with time and name."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
         self._colours = stream.isatty() and "NO_COLOR" not in os.environ
 
     def write(self, name: str, line: str) -> None:
-        """Write one line of one program."""
+        """Write a line of a program."""
         head = f"{datetime.now().astimezone():%H:%M:%S} {name:<8}"
         if self._colours:
             head = f"\033[2m{head}\033[0m"
@@ -67,7 +67,7 @@ class Log:
 
 
 class _Child:
-    """One program while it runs."""
+    """The process of a program."""
 
     def __init__(self, program: Program, process: asyncio.subprocess.Process, log: Log) -> None:
         self.program = program
@@ -91,7 +91,7 @@ class _Child:
 
 
 class Supervisor:
-    """Keeps programs running until it is told to stop."""
+    """Keeps programs running until a stop is requested."""
 
     def __init__(self, log: Log) -> None:
         self._log = log
@@ -100,11 +100,11 @@ class Supervisor:
         self._stopping = asyncio.Event()
 
     def request_stop(self) -> None:
-        """Ask everything to stop; returns at once."""
+        """Request a stop; returns at once."""
         self._stopping.set()
 
     async def start(self, program: Program) -> None:
-        """Start a program and wait until it answers, or raise StartError with its last words."""
+        """Start a program and wait until it is ready; raises StartError with its last line of output."""
         child = await self._spawn(program)
         await self._wait_until_ready(child)
         self._restart_tasks.append(asyncio.create_task(self._restart_when_it_ends(child)))
@@ -114,7 +114,7 @@ class Supervisor:
         await self._stopping.wait()
 
     async def stop(self) -> None:
-        """Stop all programs, the last started first; whoever does not go in time is killed."""
+        """Stop all programs, the last started first; kill those that do not stop in time."""
         self._stopping.set()
         for keeper in self._restart_tasks:
             keeper.cancel()
@@ -152,21 +152,21 @@ class Supervisor:
                 await child.copying
                 raise StartError(_render_failed_start(child))
             if time.monotonic() > deadline:
-                raise StartError(f"{program.name} did not answer within {program.ready_timeout:.0f} s")
+                raise StartError(f"{program.name} was not ready within {program.ready_timeout:.0f} s")
             await asyncio.sleep(0.05)
 
     async def _restart_when_it_ends(self, child: _Child) -> None:
-        """Restart the program whenever it dies, more slowly the more often it does."""
+        """Restart the program whenever it ends, with a pause that doubles each time."""
         pause = _FIRST_RESTART_SECONDS
         while True:
             started = time.monotonic()
             code = await child.process.wait()
-            child.signal(signal.SIGKILL)  # what it may have started and left
+            child.signal(signal.SIGKILL)  # processes that it started and left behind
             if time.monotonic() - started > _RECOVERED_AFTER_SECONDS:
                 pause = _FIRST_RESTART_SECONDS
             for line in child.last_lines if child.program.quiet else []:
                 self._log.write(child.program.name, line)
-            self._log.write(child.program.name, f"ended ({_render_exit_code(code)}); starting it again in {pause:g} s")
+            self._log.write(child.program.name, f"ended ({_render_exit_code(code)}); restarting in {pause:g} s")
             await asyncio.sleep(pause)
             pause = min(pause * 2, _MAX_RESTART_SECONDS)
             child = await self._spawn(child.program)
@@ -184,7 +184,7 @@ class Supervisor:
 
 
 async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """Yield lines of any length: what is longer than the reader's buffer comes in pieces."""
+    """Yield lines of any length; a line longer than the buffer of the reader comes in pieces."""
     while True:
         try:
             line = await stream.readline()
@@ -196,15 +196,15 @@ async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
 
 
 def _set_parent_death_signal(supervisor: int, last_signal: signal.Signals) -> None:
-    """Ask the kernel to stop this child when the supervisor is gone. Runs between fork and exec."""
+    """Have the kernel stop this child when the supervisor dies. Runs between fork and exec."""
     ctypes.CDLL(None).prctl(_SET_PARENT_DEATH_SIGNAL, last_signal)
-    if os.getppid() != supervisor:  # it went before the kernel was asked
+    if os.getppid() != supervisor:  # the supervisor died before prctl
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _render_failed_start(child: _Child) -> str:
-    words = child.last_lines[-1] if child.last_lines else "it said nothing"
-    return f"{child.program.name} ended ({_render_exit_code(child.process.returncode)}) before it answered: {words}"
+    words = child.last_lines[-1] if child.last_lines else "no output"
+    return f"{child.program.name} ended ({_render_exit_code(child.process.returncode)}) before it was ready: {words}"
 
 
 def _render_exit_code(code: int | None) -> str:

@@ -1,13 +1,16 @@
-"""What pages and the API read, a module for each thing that they show.
+"""Everything that pages and API read, a module for each subject.
 
-Selectors return frozen values made from the mirror and the history with a constant number of queries; they never ask a
-cluster and never change anything. Only clusters that are configured are shown: rows of others stay hidden.
+Selectors build frozen values from the mirror and the history with a constant number of queries. They change nothing,
+and only `events` sends a request to a cluster. Clusters that are not configured are hidden.
 
-    places      the clusters that are shown, and one workload as the engine looks at it
-    standing    the four states that lists sort and count by, as SQL
-    in_force    the strategies of many workloads at once, overrides put in
-    paging      a part of a long list
+    workload_snapshot       one workload with its effective strategy, as the engine sees it; the visible clusters
+    workload_state          the four states that lists sort and count by, as SQL
+    effective_strategies    the strategies of many workloads at once, with overrides
+    workloads, workload_rows, search    the list of workloads
+    tree, pod_grid, activity            the page of a workload
+    forecast, remedies, diagnosis       what a workload waits for, and what would help
+    paging                  a part of a long list
 
-Words like outdated, available, surge and complete are the engine's own (`engine.tree.views`); what a manifest holds
-leaves through `masking`: as the reader may see it where a selector is told who reads, else as everybody may.
+The words outdated, available, surge and complete are the engine's (`engine.tree.views`). Manifests are masked: for the
+reader where a selector takes one, and otherwise for the public.
 """

@@ -1,11 +1,11 @@
-"""What a workload is doing now, for the card beside its picture: how far it is, what may still go, what it waits for.
+"""What a workload is doing now, for the page of a workload: its progress, its remaining budget, what it waits for.
 
-Everything is said by others: the numbers by `pod_counts`, the waits and their remedies by the engine's plan, the state
-by the mirror. Here they are put into the order in which somebody wants to know them: a card for each cause of a
-problem, with what would help; of everything that is waited for calmly one line, without anything to press.
+Before it: `pod_counts` with the numbers, the engine's plan with waits and remedies, the mirror with the state. This
+module groups and orders them: a card for each cause of a problem, with its remedies, and one line for the waits that
+need no action.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -13,8 +13,8 @@ from typing import Final
 from rollouts.accounts.commands import WorkloadRef
 from rollouts.controller.pod_counts import Counts, count_pods
 from rollouts.engine.model.actions import Wait
-from rollouts.engine.plan.diagnosis import CONSEQUENCE_CODES, WaitCode, wait_sort_key
-from rollouts.engine.plan.remedies import Remedy
+from rollouts.engine.plan.messages import PROBLEM_TITLES, REMEDY_LABELS, WAIT_TITLES
+from rollouts.engine.plan.wait_codes import CONSEQUENCE_CODES, WaitCode, wait_sort_key
 from rollouts.mirror.other_operator import find_grove_management
 from rollouts.selectors.diagnosis import Diagnosis, snapshot_diagnosis
 from rollouts.selectors.pod_grid import ComponentProgress, compute_progress
@@ -24,91 +24,51 @@ from rollouts.selectors.workload_detail import WorkloadDetail
 from rollouts.selectors.workload_snapshot import WorkloadSnapshot
 from rollouts.selectors.workload_state import State
 
-# So many notes are told at once, so many when somebody asks for more; of the rest there is a number.
+# How many waits are shown at first, and at most; the others are counted.
 WAITS_SHOWN: Final = 4
 MAX_WAITS: Final = 40
-# Of waits that are alike, as many are told in words.
+# How many sentences one card has; equal waits share a card.
 SENTENCES_SHOWN: Final = 3
-
-WAIT_TITLES: Final[Mapping[str, str]] = {
-    WaitCode.WAITING_FOR_READY: "Waiting for pods to become ready",
-    WaitCode.WAITING_FOR_TERMINATION: "Waiting for pods to go",
-    WaitCode.BUDGET_EXHAUSTED: "Nothing more may be missing now",
-    WaitCode.SURGE_UNSCHEDULABLE: "Surge cannot be scheduled",
-    WaitCode.SURGE_NOT_READY: "Waiting for surge to become ready",
-    WaitCode.SURGE_GATED: "Surge waits for its base gang",
-    WaitCode.REPLICA_UNSCHEDULABLE: "Pods cannot be scheduled",
-    WaitCode.WAITING_FOR_REPLICA: "Another replica goes first",
-    WaitCode.AWAITING_DELETION: "Outdated pods wait for you",
-    WaitCode.SCALED_BELOW_MIN_AVAILABLE: "Scaled below minAvailable",
-    WaitCode.IMAGE_NOT_PULLED: "An image cannot be pulled",
-    WaitCode.CONTAINER_NOT_CREATED: "A container cannot be created",
-    WaitCode.OUT_OF_MEMORY: "A container runs out of memory",
-    WaitCode.CRASH_LOOP: "A container crashes again and again",
-    WaitCode.TOO_FEW_AVAILABLE: "Too few replicas are available",
-}
-"""What is waited for, in few words."""
-
-PROBLEM_TITLES: Final[Mapping[str, str]] = {
-    **WAIT_TITLES,
-    WaitCode.WAITING_FOR_READY: "Pods do not become ready",
-    WaitCode.WAITING_FOR_TERMINATION: "Pods do not go",
-    WaitCode.SURGE_NOT_READY: "Surge does not become ready",
-}
-"""The same once it is a problem."""
-
-REMEDY_LABELS: Final[Mapping[str, str]] = {
-    Remedy.ADD_CAPACITY: "Look at the nodes",
-    Remedy.SET_MAX_SURGE_TO_ZERO: "Set maxSurge to 0",
-    Remedy.DELETE_SURGE: "Delete the surge",
-    Remedy.RAISE_MAX_UNAVAILABLE: "Raise maxUnavailable",
-    Remedy.LOOK_AT_PODS: "Look at the pods",
-    Remedy.ROLL_BACK: "Roll back",
-    Remedy.FORCE_DELETE_PODS: "Delete the pods by force",
-    Remedy.DELETE_OUTDATED_PODS: "Delete outdated pods",
-    Remedy.SCALE_IN: "Scale in",
-}
-"""What would help, as buttons say it."""
 
 
 @dataclass(frozen=True, slots=True)
 class WaitSummary:
-    """Something that is waited for; waits that are alike are one."""
+    """A wait; equal waits of several components are one."""
 
     code: str
     title: str
     sentences: tuple[str, ...]
-    omitted: int  # how many alike there are besides
-    component: str  # empty when several wait alike
-    unit: str  # the first of what is waited for; empty when nothing has a name
+    omitted: int  # how many further sentences there are
+    component: str  # empty: several components wait
+    unit: str  # the first unit that it waits for; empty: none has a name
     is_problem: bool
-    # Code, label, and the component that it is about: empty when several wait alike. Only for problems and for what
-    # waits until somebody does it.
+    # Code, label, and component (empty: several). Only for problems, and for waits that need an action of
+    # a person.
     remedies: tuple[tuple[str, str, str], ...]
-    since: datetime | None = None  # since when the longest of them has waited; None: not known
-    usual_seconds: float | None = None  # how long such pods take to become Ready; None: not measured
+    since: datetime | None = None  # the start of the longest wait; None: unknown
+    usual_seconds: float | None = None  # how long such pods usually take to become Ready; None: not measured
 
     @property
     def is_calm(self) -> bool:
-        """Whether nobody has to do anything about it."""
+        """Whether it needs no action."""
         return not self.is_problem and self.code != WaitCode.AWAITING_DELETION
 
 
 @dataclass(frozen=True, slots=True)
 class Activity:
-    """What a workload is doing."""
+    """What a workload is doing now."""
 
     state: State
     sentence: str
     strategy: StrategyDetail
     diagnosis: Diagnosis
-    counts: Counts | None  # in pods; None when it cannot be read
+    counts: Counts | None  # in pods; None when the manifest cannot be parsed
     meters: tuple[ComponentProgress, ...]
-    waits: tuple[WaitSummary, ...]  # a card each
-    calm: WaitSummary | None  # what one line says where there is no card; told in full among `more`
-    more: tuple[WaitSummary, ...]  # behind a fold
-    omitted: int  # how many there are besides
-    is_kept_by_grove: bool = False  # so it can be taken over
+    waits: tuple[WaitSummary, ...]  # one card each
+    calm: WaitSummary | None  # shown as one line when there is no card; also in `more`
+    more: tuple[WaitSummary, ...]  # folded
+    omitted: int  # how many waits are in neither
+    is_kept_by_grove: bool = False  # Grove's own operator manages it, so it can be taken over
 
     @property
     def margin(self) -> int:
@@ -119,11 +79,11 @@ class Activity:
 def snapshot_activity(
     place: WorkloadRef, snapshot: WorkloadSnapshot, detail: WorkloadDetail, tree: WorkloadTree, strategy: StrategyDetail
 ) -> Activity:
-    """Return what a workload that was looked at is doing."""
+    """Return what a workload is doing, from its snapshot."""
     diagnosis = snapshot_diagnosis(place, snapshot)
     counts = None if snapshot.workload is None else count_pods(snapshot.workload, snapshot.mirrored.observed)
     notes = summarize_waits(diagnosis.waits, diagnosis.at)
-    told = min(WAITS_SHOWN, sum(not note.is_calm for note in notes))
+    shown = min(WAITS_SHOWN, sum(not note.is_calm for note in notes))
     return Activity(
         state=detail.state,
         sentence=_render_sentence(detail, diagnosis, counts, tree.pods.outdated),
@@ -131,23 +91,23 @@ def snapshot_activity(
         diagnosis=diagnosis,
         counts=counts,
         meters=compute_progress(tree),
-        waits=notes[:told],
-        calm=notes[0] if notes and not told else None,
-        more=notes[told:MAX_WAITS],
+        waits=notes[:shown],
+        calm=notes[0] if notes and not shown else None,
+        more=notes[shown:MAX_WAITS],
         omitted=max(0, len(notes) - MAX_WAITS),
         is_kept_by_grove=bool(find_grove_management(snapshot.mirrored.manifest, snapshot.mirrored.written_by_grove)),
     )
 
 
 def summarize_waits(waits: Iterable[Wait], at: datetime | None = None) -> tuple[WaitSummary, ...]:
-    """Return what is waited for, the most pressing first, with what is alike told once; `at` is when it was seen."""
+    """Return the waits, the most urgent first, equal waits as one; `at` is the time of the snapshot."""
     notes = [_summarize_alike(alike, at) for alike in _group_alike(sorted(waits, key=wait_sort_key))]
     causes = [note for note in notes if note.is_problem and note.code not in CONSEQUENCE_CODES]
     return _group_under_causes(causes, notes) if causes else tuple(sorted(notes, key=lambda note: note.is_calm))
 
 
 def _group_under_causes(causes: Sequence[WaitSummary], notes: Iterable[WaitSummary]) -> tuple[WaitSummary, ...]:
-    """Put what would help those who wait for a cause on its card; they themselves are told after all causes."""
+    """Move the remedies of waits that follow from a cause to the card of the cause; these waits come last."""
     others = [note for note in notes if note not in causes]
     followers = [note for note in others if note.is_problem]
     known = {code for note in causes for code, _, _ in note.remedies}
@@ -158,7 +118,7 @@ def _group_under_causes(causes: Sequence[WaitSummary], notes: Iterable[WaitSumma
 
 
 def render_title(detail: WorkloadDetail) -> str:
-    """Return how a workload stands, in a word or two."""
+    """Return the state of a workload as a title."""
     if detail.leaving:
         return "Being deleted"
     if detail.state is State.NEEDS_ATTENTION:
@@ -172,17 +132,17 @@ def _render_sentence(detail: WorkloadDetail, diagnosis: Diagnosis, counts: Count
     if diagnosis.obstacle:
         return diagnosis.obstacle
     if counts is None:
-        return "Its manifest cannot be read, so nothing is done about it."
+        return "The manifest is not valid, so the controller does nothing."
     if detail.state is State.SETTLED:
-        return f"All {counts.desired} pods are available and of the current template."
+        return f"All {counts.desired} pods are available and run the current template."
     if detail.state is State.WAITING:
-        return f"{outdated} of {counts.desired} pods are outdated. Whichever is deleted comes back up to date."
+        return f"{outdated} of {counts.desired} pods are outdated. Delete a pod to replace it by an updated one."
     extra = f"; {counts.surge} {'is' if counts.surge == 1 else 'are'} surge" if counts.surge else ""
     return f"{counts.updated} of {counts.desired} pods are updated, {counts.available} are available{extra}."
 
 
 def _group_alike(waits: Iterable[Wait]) -> Iterable[Sequence[Wait]]:
-    """Put waits for the same thing together."""
+    """Group equal waits."""
     found: dict[tuple[str, bool], list[Wait]] = {}
     for wait in waits:
         found.setdefault((wait.code, wait.is_problem), []).append(wait)
@@ -190,7 +150,7 @@ def _group_alike(waits: Iterable[Wait]) -> Iterable[Sequence[Wait]]:
 
 
 def _list_remedies(waits: Sequence[Wait]) -> tuple[tuple[str, str, str], ...]:
-    """Return what would help, each for the one component that it is offered for, or for all of them."""
+    """Return the remedies, each with its component if it is offered for only one."""
     found: dict[str, list[str]] = {}
     for wait in waits:
         for code in wait.remedies:

@@ -1,8 +1,8 @@
-"""What was commanded, an entry a command, for lists, pages and export.
+"""The audit log for lists, pages and export, one entry for each command.
 
-On record a command that sent something has two rows; here they are one: its outcome, with what was noted when it began.
-A row that only began shows as that, since nobody knows what came of it. A list costs two queries, an export one for
-every thousand rows.
+A command that sent something has two rows, which are one entry here: its outcome, with the values from its beginning. A
+command with only a beginning is shown as "Begun", because its outcome is unknown. A list costs two queries, an export
+one for each thousand rows.
 """
 
 import csv
@@ -27,7 +27,7 @@ _FORMULA: Final = ("=", "+", "-", "@", "\t", "\r")
 
 @dataclass(frozen=True, slots=True)
 class AuditFilters:
-    """Which commands are wanted; what is empty or None does not count."""
+    """Filters; an empty one matches all."""
 
     actor: str = ""
     command: str = ""
@@ -35,19 +35,19 @@ class AuditFilters:
     cluster: str = ""
     namespace: str = ""
     name: str = ""
-    since: datetime | None = None  # from this moment on
-    until: datetime | None = None  # before this moment
+    since: datetime | None = None  # from this time on
+    until: datetime | None = None  # before this time
 
 
 @dataclass(frozen=True, slots=True)
 class AuditItem:
-    """A command that was given."""
+    """A command in the audit log."""
 
     id: int
-    at: datetime  # when it was over, or began if it is not known to be over
+    at: datetime  # when it ended, or began if its outcome is unknown
     began_at: datetime
     actor: str
-    token: str  # the name of the API token, if one was shown
+    token: str  # the name of the API token; empty: none
     via: str
     source_ip: str | None
     request_id: str
@@ -65,19 +65,19 @@ COLUMNS: Final = tuple(field.name for field in fields(AuditItem))
 
 
 def audit_list(filters: AuditFilters, window: Window) -> Page[AuditItem]:
-    """Return a part of what was commanded, the latest first."""
+    """Return a page of commands, the latest first."""
     rows = audit_rows(filters)
     return Page([_item(row) for row in rows[window.span]], rows.count(), window)
 
 
 def audit_of_override(number: int) -> list[AuditItem]:
-    """Return what was commanded to an override, the latest first."""
+    """Return the commands to an override, the latest first."""
     rows = audit_rows(AuditFilters()).filter(command__in=("create_override", "change_override", "end_override"))
     return [_item(row) for row in rows.filter(after__id=number)]
 
 
 async def audit_csv(rows: QuerySet[AuditEntry]) -> AsyncIterator[bytes]:
-    """Yield a table of rows, the latest first, some at a time: the audit may be longer than memory is large."""
+    """Yield a table of rows, the latest first, in chunks, because the audit log may not fit into memory."""
     rows = rows.select_related("begun").order_by("-pk")
     yield _render([COLUMNS])
     last: int | None = None
@@ -87,12 +87,12 @@ async def audit_csv(rows: QuerySet[AuditEntry]) -> AsyncIterator[bytes]:
 
 
 def place_filters(place: WorkloadRef) -> AuditFilters:
-    """Return what chooses the commands to one workload."""
+    """Return the filter for the commands to one workload."""
     return AuditFilters(cluster=place.cluster, namespace=place.namespace, name=place.name)
 
 
 def audit_rows(filters: AuditFilters) -> QuerySet[AuditEntry]:
-    """Return the rows of the commands that are wanted, one each."""
+    """Return one row for each command that matches."""
     exact = {
         name: getattr(filters, name)
         for name in ("actor", "command", "result", "cluster", "namespace", "name")
@@ -117,7 +117,7 @@ def _render(lines: Iterable[Sequence[str]]) -> bytes:
 
 
 def _cell(value: object) -> str:
-    """Write a value down so that no spreadsheet takes it for a formula."""
+    """Return a value as text that no spreadsheet takes for a formula."""
     if value is None:
         return ""
     if isinstance(value, datetime):
@@ -149,5 +149,5 @@ def _item(row: AuditEntry) -> AuditItem:
 
 
 def mask_recorded(value: Any) -> Any:
-    """Return what is on record as everybody may read it, whatever hid secrets when it was written."""
+    """Return a stored value masked for the public, whatever masked it when it was stored."""
     return without_digests(mask_manifest(value))

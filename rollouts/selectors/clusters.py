@@ -1,4 +1,4 @@
-"""Clusters and their nodes: how we stand with each, how many workloads it has in which state, and who runs where."""
+"""Clusters and their nodes: the connection to each cluster, its workloads by state, and the pods on each node."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ class ClusterDetail:
 
     name: str
     kind: str  # sandbox, kubeconfig or in-cluster
-    origin: str  # where its address and credentials come from, in words
-    version: str  # of its API server; empty while it has not been reached
+    origin: str  # the source of its URL and credentials, in words
+    version: str  # of its API server; empty: unknown
     complete: bool  # whether every kind has been listed
     heard_at: datetime | None
-    trouble_code: str  # empty when all is well
+    trouble_code: str  # empty: no problem
     trouble: str
     trouble_since: datetime | None
     other_operator_code: str  # OtherOperator, or empty
-    other_operator: str  # why nothing is changed there; empty: no other operator runs its workloads
+    other_operator: str  # why Grove UI changes nothing there; empty: no other operator
     workloads: Mapping[State, int]
     nodes: int
     ready_nodes: int
@@ -40,7 +40,7 @@ class ClusterDetail:
 
 @dataclass(frozen=True, slots=True)
 class PodsOnNode:
-    """How many pods of a workload, and of one template of it, run on a node."""
+    """The pods of one workload and one template on a node."""
 
     namespace: str
     workload: str
@@ -65,7 +65,7 @@ class NodeDetail:
 
 
 def cluster_list() -> list[ClusterDetail]:
-    """Return the clusters that are configured, in the order of the settings; also those never heard of."""
+    """Return the configured clusters, in the order of the settings, also those that were never reached."""
     entries = _entries()
     names = [entry.name for entry in entries]
     rows = {row.name: row for row in models.Cluster.objects.filter(name__in=names)}
@@ -75,7 +75,7 @@ def cluster_list() -> list[ClusterDetail]:
 
 
 def cluster_detail(name: str) -> ClusterDetail:
-    """Return one cluster; raises NotThere."""
+    """Return one cluster; raises NotFound."""
     found = next((one for one in cluster_list() if one.name == name), None)
     if found is None:
         raise make_cluster_not_found(name, (entry.name for entry in _entries()))
@@ -83,7 +83,7 @@ def cluster_detail(name: str) -> ClusterDetail:
 
 
 def node_list(cluster: str, search: str, window: Window) -> Page[NodeDetail]:
-    """Return the nodes of a cluster by name, with who runs on them; raises NotThere."""
+    """Return the nodes of a cluster by name, with their pods; raises NotFound."""
     row = find_cluster(cluster)
     rows = models.Node.objects.filter(cluster=row).order_by("name")
     for word in search.split():
@@ -101,13 +101,13 @@ def _entries() -> tuple[ClusterEntry, ...]:
 
 
 class _Counts:
-    """How many there are of what, by cluster: three queries for all of them."""
+    """Counts of workloads, nodes and pods by cluster, with three queries for all clusters."""
 
     def __init__(self, clusters: list[int]) -> None:
-        workloads = models.Workload.objects.filter(cluster__in=clusters).annotate(standing=STATE_INDEX).order_by()
+        workloads = models.Workload.objects.filter(cluster__in=clusters).annotate(state_index=STATE_INDEX).order_by()
         self._workloads = {
-            (cluster, standing): number
-            for cluster, standing, number in workloads.values_list("cluster_id", "standing").annotate(Count("id"))
+            (cluster, state_index): number
+            for cluster, state_index, number in workloads.values_list("cluster_id", "state_index").annotate(Count("id"))
         }
         nodes = models.Node.objects.filter(cluster__in=clusters).order_by().values_list("cluster_id")
         counted = nodes.annotate(total=Count("id"), working=Count("id", filter=Q(ready=True)))
@@ -131,19 +131,19 @@ _NO_CLUSTER: Final = -1
 def _cluster(entry: ClusterEntry, row: models.Cluster | None, counts: _Counts) -> ClusterDetail:
     key = _NO_CLUSTER if row is None else row.pk
     nodes, ready = counts.nodes(key)
-    told = row or models.Cluster(name=entry.name)
+    stored = row or models.Cluster(name=entry.name)
     return ClusterDetail(
         name=entry.name,
         kind=entry.kind,
         origin=entry.origin,
-        version=told.version,
-        complete=told.complete,
-        heard_at=told.heard_at,
-        trouble_code=told.trouble_code,
-        trouble=told.trouble,
-        trouble_since=told.trouble_since,
-        other_operator_code=told.other_operator_code,
-        other_operator=told.other_operator,
+        version=stored.version,
+        complete=stored.complete,
+        heard_at=stored.heard_at,
+        trouble_code=stored.trouble_code,
+        trouble=stored.trouble,
+        trouble_since=stored.trouble_since,
+        other_operator_code=stored.other_operator_code,
+        other_operator=stored.other_operator,
         workloads=counts.workloads(key),
         nodes=nodes,
         ready_nodes=ready,

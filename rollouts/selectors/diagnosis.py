@@ -1,7 +1,7 @@
-"""Why a workload is not moving: what the engine would wait for if it looked now, in its own words.
+"""Why a workload waits: the waits of the engine's plan for the present state.
 
-The same plan that the controller makes, over what the mirror has, carried out by nobody. Of the remedies for a problem
-only those are told that help in this cluster (`remedies`).
+This computes the plan that the controller would compute, from the mirror, and executes nothing. Only remedies that help
+in this cluster are returned (`remedies`).
 """
 
 from dataclasses import dataclass
@@ -29,23 +29,23 @@ class Diagnosis:
     namespace: str
     name: str
     version: str
-    at: datetime  # when it was looked at
+    at: datetime  # of the snapshot
     is_stuck: bool
-    steps: int  # writes that the controller would send now; with none it only waits
+    steps: int  # how many writes the controller would send now; 0: it only waits
     waits: tuple[Wait, ...]
     strangers: tuple[Stranger, ...]
     look_again_at: datetime | None  # when a wait becomes a problem
-    findings: tuple[Finding, ...]  # why it cannot be acted on
-    obstacle: str  # why the controller does not look at all; empty when it does
+    findings: tuple[Finding, ...]  # why the manifest is not valid
+    obstacle: str  # why the controller does not reconcile it; empty: it does
 
 
 def diagnosis_detail(place: WorkloadRef) -> Diagnosis:
-    """Return what a workload waits for; raises NotThere."""
+    """Return what a workload waits for; raises NotFound."""
     return snapshot_diagnosis(place, read_snapshot(place))
 
 
 def snapshot_diagnosis(place: WorkloadRef, snapshot: WorkloadSnapshot) -> Diagnosis:
-    """Return what a workload that was looked at waits for."""
+    """Return what a workload waits for, from its snapshot."""
     if snapshot.planner_input is None or snapshot.mirrored.leaving:
         return Diagnosis(
             **_common(place, snapshot),
@@ -58,7 +58,7 @@ def snapshot_diagnosis(place: WorkloadRef, snapshot: WorkloadSnapshot) -> Diagno
     observed = snapshot.mirrored.observed
     ready_times = measure_ready_times(observed)
     planned = plan_tree(
-        snapshot.planner_input.shape, snapshot.planner_input.tree, observed.status, snapshot.now, ready_times
+        snapshot.planner_input.layout, snapshot.planner_input.tree, observed.status, snapshot.now, ready_times
     )
     statuses = [one for one in planned.actions if isinstance(one, WriteStatus) and one.kind is Kind.SET]
     status = statuses[-1].status if statuses else snapshot.mirrored.observed.status
@@ -95,9 +95,7 @@ def _obstacle(snapshot: WorkloadSnapshot) -> str:
         return snapshot.cluster.other_operator
     if keeper := find_grove_management(snapshot.mirrored.manifest, snapshot.mirrored.written_by_grove):
         return keeper
-    return (
-        "" if snapshot.cluster.complete else f"The cluster {snapshot.cluster.name} has not been listed to its end yet."
-    )
+    return "" if snapshot.cluster.complete else f"The objects of {snapshot.cluster.name} are still being listed."
 
 
 def _strangers(found: tuple[tuple[str, str], ...]) -> tuple[Stranger, ...]:

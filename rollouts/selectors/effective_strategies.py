@@ -1,7 +1,7 @@
-"""The strategies of many workloads at once, as they are in force.
+"""The effective strategies of many workloads at once, for lists and their filters.
 
-Lists show and filter by them. Almost no workload is hit by an override, so almost always the column of the mirror says
-it; only where one is hit are manifests read and `effective_strategy` asked, which alone applies overrides.
+Few workloads have an override, so for most the column of the mirror is the answer. Only for a workload that an override
+matches is the manifest read, and `effective_strategy` called, which alone applies overrides.
 """
 
 import time
@@ -24,15 +24,15 @@ from rollouts.engine.manifest.strategy_parts import STRATEGY_TYPE
 
 @dataclass(frozen=True, slots=True)
 class StrategyInForce:
-    """The type of a workload's strategy, and who says so."""
+    """The type of a strategy, and its source."""
 
     type: str
-    override: int | None = None  # the id of the override that it comes from
+    override: int | None = None  # the id of the override that sets it
 
 
 @dataclass(frozen=True, slots=True)
 class OverrideTarget:
-    """As much of a workload as overrides choose by."""
+    """The columns by which overrides match a workload."""
 
     id: int  # of its row
     cluster: str
@@ -45,12 +45,12 @@ class OverrideTarget:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """The same as a manifest that consists of nothing else."""
+        """A manifest with only these fields."""
         return {"metadata": {"namespace": self.namespace, "name": self.name, "labels": self.labels}}
 
 
 def list_active_overrides(clusters: Iterable[str]) -> dict[str, list[Override]]:
-    """Return the overrides of each cluster that have not run out."""
+    """Return the overrides in force by cluster."""
     now = time.time()
     return {
         cluster: [one for one in list_overrides(cluster) if one.expires_at is None or one.expires_at > now]
@@ -84,7 +84,7 @@ def _resolve(workload: OverrideTarget, overrides: Sequence[Override], manifest: 
 
 @dataclass(frozen=True, slots=True)
 class _StrategyQuery:
-    """A workload and what hits it, told from others by its key alone."""
+    """A workload with its matching overrides; equal if the keys are equal."""
 
     key: tuple[Any, ...]
     manifest: Any = field(compare=False)
@@ -93,7 +93,7 @@ class _StrategyQuery:
 
 @lru_cache(maxsize=2048)
 def _compute(question: _StrategyQuery) -> StrategyInForce:
-    """Ask once for the many lists that show the same: the rules look at the whole manifest, which takes a while."""
+    """Cache the strategy for all lists, because the rules read the whole manifest, which is slow."""
     cluster = question.key[2]
     effective = compute_effective_strategy(question.manifest, question.overrides, time.time(), cluster=cluster)
     source: StrategySource = effective.sources["", STRATEGY_TYPE]

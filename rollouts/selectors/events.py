@@ -1,12 +1,11 @@
-"""Kubernetes Events about a workload and everything it consists of: what schedulers, kubelets and controllers told.
+"""Kubernetes Events about a workload and all its objects, from schedulers, kubelets and controllers.
 
-Read from the cluster when somebody looks, since the mirror does not keep them: a cluster drops them after an hour
-itself. The API has no way to ask for those of many objects, so the Events of the namespace are read, up to a bound, and
-those kept whose object is the workload's, also where it is gone by now or another pod has its name. What may be secret
-in their words is hidden.
+They are read from the cluster for each request, because the mirror does not store them: a cluster itself deletes them
+after an hour. The Kubernetes API cannot select Events of many objects, so this reads the Events of the namespace, up to
+a limit, and keeps those about objects of the workload, also deleted ones. Secrets in the messages are masked.
 
-The invariant: a cluster that does not answer is a sentence, never an error of the page; it is asked for each page of a
-list once, and not at all while the watcher has trouble with it.
+The invariant: a cluster that does not answer gives a sentence, never an error page; each request is sent once, and not
+at all while the watcher has a problem with the cluster.
 """
 
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from rollouts.manifests.masking import make_text_mask
 from rollouts.runtime.connections import shared_cluster
 from rollouts.selectors.workload_snapshot import find_workload
 
-# The newest so many, where somebody wants to see all.
+# How many Events the page of all Events has: the newest.
 MAX_SHOWN: Final = 50
 _MAX_PAGES: Final = 4
 _PAGE_SIZE: Final = 500
@@ -32,31 +31,31 @@ _OWNED: Final = (models.Clique, models.ScalingGroup, models.Gang, models.Service
 
 @dataclass(frozen=True, slots=True)
 class EventItem:
-    """Something that was told about an object."""
+    """An Event about an object."""
 
     id: str  # the uid of the Event
-    at: datetime | None  # when it happened last
+    at: datetime | None  # the last occurrence
     is_warning: bool
     reason: str
     message: str
-    kind: str  # of the object that it is about
+    kind: str  # of the object
     name: str
     count: int  # how often it happened
-    source: str  # who tells it
+    source: str  # the component that reports it
 
 
 @dataclass(frozen=True, slots=True)
 class EventList:
-    """What the cluster tells of a workload, the newest first."""
+    """The Events of a workload, the newest first."""
 
     items: Sequence[EventItem]
-    count: int  # before it was cut to the newest
-    is_partial: bool  # the namespace has more Events than were looked at
-    problem: str  # why there may be none, in a sentence
+    count: int  # of all Events, before the limit
+    is_partial: bool  # the namespace has more Events than were read
+    problem: str  # why Events may be missing, as a sentence
 
 
 def event_list(place: WorkloadRef, most: int = MAX_SHOWN) -> EventList:
-    """Return the newest Events about a workload and its objects, so many of them; raises NotThere."""
+    """Return the newest Events about a workload and its objects; raises NotFound."""
     row = find_workload(place)
     if row.cluster.trouble_code:
         return EventList((), 0, is_partial=False, problem=f"{_UNAVAILABLE} {place.cluster}: {row.cluster.trouble}")
@@ -84,7 +83,7 @@ def _read(cluster: models.Cluster, namespace: str) -> tuple[list[Obj], bool]:
     found: list[Obj] = []
     following: str | None = None
     for _ in range(_MAX_PAGES):
-        # One try: somebody is waiting.
+        # One try, because a person is waiting.
         page = client.list_page(
             EVENTS, namespace=namespace, page_size=_PAGE_SIZE, continue_token=following, retry=False
         )
@@ -96,11 +95,11 @@ def _read(cluster: models.Cluster, namespace: str) -> tuple[list[Obj], bool]:
 
 
 def _make_filter(row: models.Workload) -> Callable[[Obj], bool]:
-    """Return what says whether an Event is about a workload or one of its objects.
+    """Return a function that says whether an Event is about a workload or one of its objects.
 
-    Objects are known by their uid, as far as the mirror remembers those that are gone. A pod is also known by its name:
-    one that is gone altogether has a successor of the same name, and why it went is what people look for. That name
-    is made of the uid of its PodClique, so no pod of another workload has had it.
+    Objects are found by uid, as far as the mirror remembers deleted ones. A pod is also found by name: a deleted pod
+    has a successor with the same name, and people want to know why it was deleted. The name contains a hash of the uid
+    of its PodClique, so no pod of another workload has had it.
     """
     whose = {"cluster": row.cluster, "namespace": row.namespace, "workload": row.name}
     uids = {row.uid}
@@ -118,7 +117,7 @@ def _make_filter(row: models.Workload) -> Callable[[Obj], bool]:
 
 
 def _former_templates(row: models.Workload) -> list[Obj]:
-    """Return the templates that a workload had: what is told of an older pod may quote what only its template holds."""
+    """Return the former templates of a workload: an Event of an older pod may quote a secret of its template."""
     kept = models.Revision.objects.filter(cluster=row.cluster.name, workload_uid=row.uid)
     return list(kept.values_list("template", flat=True))
 
@@ -140,10 +139,10 @@ def _item(event: Obj, mask: Callable[[str], str]) -> EventItem:
 
 
 def _timestamp_of(event: Obj) -> float:
-    """Return when it happened last; writers of the old and of the new kind of Events say so in different fields."""
+    """Return the last occurrence; the two versions of the Event API have it in different fields."""
     repeated = (event.get("series") or {}).get("lastObservedTime")
-    told = repeated or event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp")
-    return parse_time(told or event["metadata"].get("creationTimestamp")) or 0.0
+    last = repeated or event.get("lastTimestamp") or event.get("eventTime") or event.get("firstTimestamp")
+    return parse_time(last or event["metadata"].get("creationTimestamp")) or 0.0
 
 
 def _involved(event: Obj) -> Obj:
@@ -152,5 +151,5 @@ def _involved(event: Obj) -> Obj:
 
 
 def _order(event: Obj) -> tuple[float, bool, str]:
-    # Of the same second: what is about the whole set comes first.
+    # In the same second, Events about the set come first.
     return _timestamp_of(event), _involved(event).get("kind") == PODCLIQUESETS.kind, event["metadata"]["name"]

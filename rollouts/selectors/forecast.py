@@ -1,9 +1,8 @@
-"""The simulated cluster of a forecast: the real one as the mirror has it, and what somebody supposes otherwise.
+"""The simulated cluster of a forecast: the real one from the mirror, with the assumptions of the caller.
 
-Before it: `mirror.read_surroundings` (nodes, other pods, how this workload's pods behaved) and
-`engine.simulation.pod_behaviour` (what that lets one expect). After it: `engine.simulation.simulate`, for previews and
-for remedies alike, so that both are told the same truth. Every assumption is also a sentence, which stands under the
-numbers of a forecast.
+Before it: `mirror.read_surroundings` (nodes, other pods, how pods of this workload behaved) and
+`engine.simulation.pod_behaviour` (what to expect from that). After it: `engine.simulation.simulate`, for previews and
+for remedies, so that both use the same numbers. Every assumption is also a sentence, which is shown below the forecast.
 """
 
 from collections import Counter
@@ -28,27 +27,27 @@ from rollouts.engine.tree.layout import make_layout
 from rollouts.mirror import ClusterSnapshot
 
 DEFAULT_TERMINATION_SECONDS: Final = 5.0
-"""From a pod's deletion to its end, where none was seen to go lately."""
+"""How long a pod takes to terminate, if none was measured lately."""
 
 _MAX_CLIQUES_SHOWN: Final = 8
-_DECIMALS_BELOW_SECONDS: Final = 10.0  # seconds that are told with a decimal
-_ASSUMED_BY_USER: Final = "you suppose so"
+_DECIMALS_BELOW_SECONDS: Final = 10.0  # shorter durations have a decimal
+_ASSUMED_BY_USER: Final = "your assumption"
 
 
 @dataclass(frozen=True, slots=True)
 class Assumptions:
-    """How somebody supposes that the cluster behaves; None: as it was measured."""
+    """Assumptions of the caller about the cluster; None: as measured."""
 
     seconds_to_ready: float | None = DEFAULT_READY_SECONDS
     seconds_to_terminate: float | None = None
-    never_ready: tuple[str, ...] = ()  # cliques whose pods of a new template never become Ready
-    all_ready: bool = False  # pods become Ready though others of their template have failed so far
+    never_ready: tuple[str, ...] = ()  # cliques whose new pods never become Ready
+    all_ready: bool = False  # pods become Ready even if others of their template fail now
     is_full: bool = False  # there is room for the pods that run now, and no more
     is_unlimited: bool = False  # there is room for every pod
 
 
 class AssumptionKind(StrEnum):
-    """What an assumption is about."""
+    """The subject of an assumption."""
 
     ROOM = "Room"
     OTHER_PODS = "OtherPods"
@@ -60,7 +59,7 @@ class AssumptionKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Assumption:
-    """Something that a forecast rests on."""
+    """An assumption of a forecast."""
 
     about: AssumptionKind
     text: str
@@ -68,29 +67,31 @@ class Assumption:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How long new pods are expected to take."""
+    """How long new pods take to become Ready."""
 
     seconds_to_ready: float  # of the slowest clique
-    is_measured: bool  # on pods that run, or that did
+    is_measured: bool  # on pods of this workload
 
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """A cluster to simulate in."""
+    """A simulated cluster."""
 
     behaviour: ClusterBehaviour
     pace: Pace
-    never_ready: tuple[str, ...]  # cliques of the template that are expected never to become Ready
+    never_ready: tuple[str, ...]  # cliques of the template whose new pods never become Ready
     assumptions: tuple[Assumption, ...]
 
 
 def fetch_surroundings(
     cluster: models.Cluster, namespace: str, workload: Workload, observed: Observed, now: float
 ) -> ClusterSnapshot:
-    """Return what surrounds a workload of which this is observed."""
+    """Return the nodes and other pods around a workload."""
     templates = {clique.name: clique.template for clique in observed.cliques}
-    told = {clique.name: clique.pod_spec.get("terminationGracePeriodSeconds") for clique in workload.cliques}
-    grace = {name: float(seconds) for name, seconds in told.items() if isinstance(seconds, int)}
+    seconds_by_clique = {
+        clique.name: clique.pod_spec.get("terminationGracePeriodSeconds") for clique in workload.cliques
+    }
+    grace = {name: float(seconds) for name, seconds in seconds_by_clique.items() if isinstance(seconds, int)}
     return mirror.fetch_cluster_snapshot(cluster, (namespace, workload.name), templates, grace, now)
 
 
@@ -101,7 +102,7 @@ def compute_forecast(
     surroundings: ClusterSnapshot,
     assumptions: Assumptions = Assumptions(seconds_to_ready=None),  # noqa: B008 (frozen)
 ) -> Forecast:
-    """Return the cluster to simulate a change in, and what is assumed about it."""
+    """Return the cluster to simulate a change in, and its assumptions."""
     outlook = compute_expected_behaviour(before, after, surroundings.records, observed.ready_times)
     wanted = make_layout(after).hashes
     current = [one for one in outlook.cliques if wanted.get(one.clique) == one.template_hash]
@@ -134,62 +135,62 @@ def compute_forecast(
     )
 
 
-def _choose_nodes(belief: Assumptions, observed: Observed, surroundings: ClusterSnapshot) -> tuple[SimulatedNode, ...]:
-    if belief.is_full:
+def _choose_nodes(given: Assumptions, observed: Observed, surroundings: ClusterSnapshot) -> tuple[SimulatedNode, ...]:
+    if given.is_full:
         there = Counter(pod.node for pod in observed.pods if pod.node)
         known = {node.name: node for node in surroundings.nodes}
         kept = ((known.get(name, SimulatedNode(name)), number) for name, number in sorted(there.items()))
         return tuple(replace(node, pods=number, resources={}, is_exhaustive=False) for node, number in kept)
-    return UNLIMITED_NODES if belief.is_unlimited or not surroundings.nodes else surroundings.nodes
+    return UNLIMITED_NODES if given.is_unlimited or not surroundings.nodes else surroundings.nodes
 
 
 def _find_never_ready(
-    belief: Assumptions, before: Workload, after: Workload, observed: Observed, outlook: ExpectedBehaviour
+    given: Assumptions, before: Workload, after: Workload, observed: Observed, outlook: ExpectedBehaviour
 ) -> tuple[frozenset[str | TemplateKey], list[CliqueExpectation]]:
-    """Return what never becomes Ready, as templates and names of pods, and of which cliques that is told."""
+    """Return the templates and pods that never become Ready, and their cliques."""
     hashes = make_layout(after).hashes
     current = {one.clique: one for one in outlook.cliques if hashes.get(one.clique) == one.template_hash}
-    assumed = {} if belief.all_ready else {name: one for name, one in current.items() if one.never_ready_reason}
+    assumed = {} if given.all_ready else {name: one for name, one in current.items() if one.never_ready_reason}
     former = make_layout(before).hashes
     templates = {clique.name: clique.template for clique in observed.cliques}
-    # What an update at work brings is as new as what the change itself does.
+    # Pods of an update in progress are as new as those of the change.
     running = {(templates.get(pod.clique, ""), pod.template_hash) for pod in observed.pods}
     rolling = {name for name, template_hash in running if name in hashes and hashes[name] != template_hash}
     new = {name for name in hashes if hashes[name] != former.get(name)} | rolling
-    supposed = [name for name in belief.never_ready if name in new and name not in assumed]
-    told = [*assumed.values(), *(replace(current[name], never_ready_reason=_ASSUMED_BY_USER) for name in supposed)]
-    lost: frozenset[str | TemplateKey] = frozenset() if belief.all_ready else outlook.never_ready
-    return lost | {one.key for one in told}, told
+    supposed = [name for name in given.never_ready if name in new and name not in assumed]
+    never = [*assumed.values(), *(replace(current[name], never_ready_reason=_ASSUMED_BY_USER) for name in supposed)]
+    lost: frozenset[str | TemplateKey] = frozenset() if given.all_ready else outlook.never_ready
+    return lost | {one.key for one in never}, never
 
 
-def _choose_pace(belief: Assumptions, current: list[CliqueExpectation]) -> Pace:
-    if belief.seconds_to_ready is not None or not current:
+def _choose_pace(given: Assumptions, current: list[CliqueExpectation]) -> Pace:
+    if given.seconds_to_ready is not None or not current:
         return Pace(
-            DEFAULT_READY_SECONDS if belief.seconds_to_ready is None else belief.seconds_to_ready, is_measured=False
+            DEFAULT_READY_SECONDS if given.seconds_to_ready is None else given.seconds_to_ready, is_measured=False
         )
     slowest = max(current, key=lambda one: one.seconds)
     return Pace(slowest.seconds, is_measured=slowest.pods > 0)
 
 
-# ---- in words
+# ---- sentences
 
 
-def _describe_room(belief: Assumptions, surroundings: ClusterSnapshot) -> Iterator[Assumption]:
+def _describe_room(given: Assumptions, surroundings: ClusterSnapshot) -> Iterator[Assumption]:
     nodes = len(surroundings.nodes)
-    if belief.is_full:
-        yield Assumption(AssumptionKind.ROOM, "You suppose that there is room for the pods that run now, and no more.")
-    elif belief.is_unlimited:
-        yield Assumption(AssumptionKind.ROOM, "You suppose that there is room for every pod.")
+    if given.is_full:
+        yield Assumption(AssumptionKind.ROOM, "Your assumption: there is room for the pods that run now, and no more.")
+    elif given.is_unlimited:
+        yield Assumption(AssumptionKind.ROOM, "Your assumption: there is room for every pod.")
     elif not nodes:
         yield Assumption(AssumptionKind.ROOM, "No nodes are known, so room is not limited.")
     else:
         closed = {"cordoned": surroundings.cordoned, "not ready": surroundings.not_ready}
-        told = ", ".join(f"{number} {words}" for words, number in closed.items() if number)
+        reasons = ", ".join(f"{number} {words}" for words, number in closed.items() if number)
         takes = nodes - sum(closed.values())
         yield Assumption(
             AssumptionKind.ROOM,
             f"{takes} of {nodes} node{'s' * (nodes != 1)} take{'s' * (takes == 1)} new pods"
-            f"{f' ({told})' if told else ''}, as far as taints, selectors and the requests of other pods let them.",
+            f"{f' ({reasons})' if reasons else ''}, as far as taints, selectors and the requests of other pods allow.",
         )
         if not surroundings.counts_foreign:
             yield Assumption(AssumptionKind.OTHER_PODS, "Pods that Grove does not manage are not counted yet.")
@@ -206,14 +207,14 @@ def _describe_unsimulated(after: Workload) -> Iterator[Assumption]:
         yield Assumption(AssumptionKind.NOT_SIMULATED, text)
 
 
-def _describe_ready(belief: Assumptions, current: list[CliqueExpectation]) -> Iterator[Assumption]:
-    if belief.seconds_to_ready is not None:
+def _describe_ready(given: Assumptions, current: list[CliqueExpectation]) -> Iterator[Assumption]:
+    if given.seconds_to_ready is not None:
         yield Assumption(
-            AssumptionKind.READY, f"New pods take {_render_seconds(belief.seconds_to_ready)} to become Ready."
+            AssumptionKind.READY, f"New pods take {_render_seconds(given.seconds_to_ready)} to become Ready."
         )
         return
     for one in current[:_MAX_CLIQUES_SHOWN]:
-        source = f"measured on {one.pods} pod{'s' * (one.pods != 1)}" if one.pods else "assumed: none was measured yet"
+        source = f"measured on {one.pods} pod{'s' * (one.pods != 1)}" if one.pods else "assumed: none was measured"
         yield Assumption(
             AssumptionKind.READY,
             f"New pods of {one.clique} take {_render_seconds(one.seconds)} to become Ready, {source}.",
@@ -233,10 +234,10 @@ def _describe_never_ready(never: list[CliqueExpectation]) -> Iterator[Assumption
         )
 
 
-def _describe_termination(belief: Assumptions, surroundings: ClusterSnapshot) -> Iterator[Assumption]:
-    if belief.seconds_to_terminate is not None:
+def _describe_termination(given: Assumptions, surroundings: ClusterSnapshot) -> Iterator[Assumption]:
+    if given.seconds_to_terminate is not None:
         yield Assumption(
-            AssumptionKind.TERMINATION, f"Deleted pods take {_render_seconds(belief.seconds_to_terminate)} to end."
+            AssumptionKind.TERMINATION, f"Deleted pods take {_render_seconds(given.seconds_to_terminate)} to end."
         )
     elif surroundings.termination_seconds is None:
         yield Assumption(
@@ -250,7 +251,7 @@ def _describe_termination(belief: Assumptions, surroundings: ClusterSnapshot) ->
 
 
 def _render_seconds(seconds: float) -> str:
-    """Say a number of seconds, with a decimal where it matters.
+    """Return a number of seconds, with a decimal for short ones.
 
     >>> [_say(seconds) for seconds in (0.5, 2.04, 30.0, 600.0)]
     ['0.5 s', '2 s', '30 s', '600 s']

@@ -1,8 +1,8 @@
-"""What can be measured the moment somebody asks: the queue, the clusters, the rollouts.
+"""Gauges, which are read when `/metrics` is requested: the queue, the clusters, the rollouts.
 
-Before it: the page `/metrics`, which shows these beside the counts of `rollouts.telemetry.metrics`. Nothing is kept
-here: each gauge is read from Redis or the database with a number of queries that does not depend on how much there is.
-Every source answers for itself; one that is away leaves its gauges out, and `grove_ui_part_up` says which it is.
+`/metrics` shows them beside the counters of `rollouts.telemetry.metrics`. Nothing is stored here: each gauge is read
+from Redis or the database with a constant number of queries. If a source is down, its gauges are missing, and
+`grove_ui_part_up` shows which source it is.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from rollouts.runtime.readiness import readiness_detail
 from rollouts.telemetry import heartbeats
 
 UNDER_WAY = "Progressing"
-# Reasons of the condition UpdateStuck that are about a surge.
+# Reasons of the condition UpdateStuck about surge.
 _SURGE = "Surge"
 
 
@@ -29,7 +29,7 @@ Labels = tuple[str, ...]
 
 @dataclass(frozen=True, slots=True)
 class Gauge:
-    """A quantity as it is now, for each combination of labels."""
+    """A gauge with its value for each combination of labels."""
 
     name: str
     help: str
@@ -38,7 +38,7 @@ class Gauge:
 
 
 def read_gauges() -> Iterator[Gauge]:
-    """Read everything that can be read."""
+    """Return every gauge whose source answers."""
     for source in (_parts, _queue, _clusters, _workloads, _rollouts, _stuck_surges, _outdated_pods):
         yield from _read_source(source)
 
@@ -112,10 +112,10 @@ def _stuck_surges() -> Iterator[Gauge]:
 
 
 def _outdated_pods() -> Iterator[Gauge]:
-    """Count from the status of PodCliques, of those workloads only where something is left to update.
+    """Count outdated pods from the status of PodCliques, for workloads that are not completely updated.
 
-    Something is left while an update is under way, or while fewer than all replicas are updated: under OnDelete updates
-    end at once.
+    Such a workload has an update in progress, or fewer updated replicas than replicas: under OnDelete an update ends at
+    once.
     """
     behind = Workload.objects.filter(
         Q(update_ended_at=None) | Q(updated_replicas__lt=F("replicas")),
@@ -135,7 +135,7 @@ def _outdated_pods() -> Iterator[Gauge]:
 
 
 def _with_zeros(found: Counter[Labels], *rest: Labels) -> dict[Labels, float]:
-    """Name every cluster that is known, so that nothing there is a 0 and not a gap."""
+    """Add every known cluster, so that an empty one has the value 0 and not a gap."""
     zeros = {(name, *labels): 0.0 for name in _cluster_names() for labels in (rest or ((),))}
     return zeros | {labels: float(number) for labels, number in found.items()}
 

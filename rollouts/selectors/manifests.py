@@ -1,4 +1,4 @@
-"""The manifest of a workload as the cluster has it, with what may be secret hidden."""
+"""The manifest of a workload from the mirror, with secrets masked."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,14 +11,14 @@ from rollouts.selectors.workload_snapshot import find_workload
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """A manifest, and the version that an edit of it refers to."""
+    """A manifest with its version."""
 
     manifest: dict[str, Any]
     version: str
 
 
 def manifest_detail(place: WorkloadRef, reader: Reader) -> Manifest:
-    """Return the manifest of a workload as a reader may see it; raises NotThere."""
+    """Return the manifest of a workload, masked for a reader; raises NotFound."""
     row = find_workload(place)
     masked = mask_manifest(row.manifest, reader)
     masked["metadata"]["resourceVersion"] = str(row.resource_version)

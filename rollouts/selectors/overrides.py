@@ -1,4 +1,4 @@
-"""Strategy overrides as lists and pages show them, and which of them concern one workload."""
+"""Strategy overrides for lists and pages, and those of one workload."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from rollouts.selectors.workload_snapshot import read_snapshot
 
 @dataclass(frozen=True, slots=True)
 class OverrideFilters:
-    """Which overrides are wanted; what is empty or None does not count."""
+    """Filters; an empty one matches all."""
 
     cluster: str = ""
     namespace: str = ""
@@ -29,17 +29,17 @@ class OverrideFilters:
 
 @dataclass(frozen=True, slots=True)
 class OverrideItem:
-    """An override on record."""
+    """A stored override."""
 
     id: int
-    # Whom it hits; what is empty hits all.
+    # The workloads that it matches; an empty field matches all.
     cluster: str
     namespace: str
     name: str
     labels: Mapping[str, str]
-    strategy: Mapping[str, Any]  # what it sets, as the API writes strategies
+    strategy: Mapping[str, Any]  # what it sets, as in the body of the API
     reason: str
-    author: str  # empty: the account is gone
+    author: str  # empty: the account was deleted
     created: datetime
     expires_at: datetime | None
     active: bool
@@ -48,16 +48,16 @@ class OverrideItem:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadOverride:
-    """An override in force that is about a workload, and what of it counts there."""
+    """An override in force that matches a workload, and what it sets there."""
 
     override: OverrideItem
-    # The fields that come from it, such as `type` or `decode.maxSurge`; none: others win, or it is refused.
+    # The fields that it sets, such as `type` or `decode.maxSurge`; empty: others take precedence, or it is not valid.
     parts: tuple[str, ...]
-    findings: tuple[Finding, ...]  # why the workload cannot take it
+    findings: tuple[Finding, ...]  # why it is not valid for the workload
 
 
 def override_list(filters: OverrideFilters, window: Window) -> Page[OverrideItem]:
-    """Return a part of the overrides on record, the newest first."""
+    """Return a page of overrides, the newest first."""
     rows = _rows(filters)
     return Page([make_item(row) for row in rows[window.span]], rows.count(), window)
 
@@ -76,7 +76,7 @@ def find_override(number: int) -> StrategyOverride:
 
 
 def workload_overrides(place: WorkloadRef) -> list[WorkloadOverride]:
-    """Return the overrides in force that are about a workload, the one that wins first."""
+    """Return the overrides in force that match a workload, by precedence."""
     snapshot = read_snapshot(place)
     about = [one for one in snapshot.overrides if matches(one, snapshot.mirrored.manifest, place.cluster)]
     alive = [one for one in about if one.expires_at is None or one.expires_at > snapshot.now]
@@ -93,7 +93,7 @@ def workload_overrides(place: WorkloadRef) -> list[WorkloadOverride]:
 
 
 def make_item(row: StrategyOverride) -> OverrideItem:
-    """Return a record as it is shown."""
+    """Return an override for lists and pages."""
     return OverrideItem(
         id=row.pk,
         cluster=row.cluster,

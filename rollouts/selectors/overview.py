@@ -1,4 +1,4 @@
-"""What pages and the API read."""
+"""The state of the installation, for the page of clusters."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,20 +11,20 @@ from rollouts.runtime.readiness import ReadinessCheck, readiness_detail
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """What the first page shows."""
+    """The state of the installation."""
 
     parts: Sequence[ReadinessCheck]
-    # Where kubectl finds the sandbox, None without one.
+    # The kubeconfig of the sandbox; None without one.
     kubeconfig: Path | None
 
     @property
     def is_healthy(self) -> bool:
-        """Whether every part can do its work."""
+        """Whether every part works."""
         return all(part.ok for part in self.parts)
 
 
 def overview_detail() -> Overview:
-    """Read the state of the installation and of its clusters."""
+    """Return the state of the installation."""
     return Overview(
         parts=readiness_detail(),
         kubeconfig=kubeconfig_path(),
@@ -32,6 +32,6 @@ def overview_detail() -> Overview:
 
 
 def kubeconfig_path() -> Path | None:
-    """Return where kubectl finds the sandbox; None without one."""
+    """Return the path of the kubeconfig of the sandbox; None without one."""
     environment = settings.ENVIRONMENT
     return environment.data_dir / "sandbox.kubeconfig" if "sandbox" in environment.clusters else None

@@ -1,6 +1,6 @@
-"""A part of a long list, and how long the list is.
+"""Pages of long lists.
 
-Every list that can grow is read by pages; a page costs one query to count and one to read, however long the list is.
+A page costs one query to count and one to read, however long the list is.
 """
 
 from collections.abc import Sequence
@@ -17,21 +17,21 @@ MAX_PAGE_SIZE: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Which part of a list is asked for."""
+    """The page of a list to read."""
 
     number: int = 1  # the first page is 1
     size: int = PAGE_SIZE
 
     @property
     def span(self) -> slice:
-        """Where in the list it is."""
+        """The slice of the list."""
         start = (self.number - 1) * self.size
         return slice(start, start + self.size)
 
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
-    """What was asked for of a list."""
+    """A page of a list."""
 
     items: Sequence[T]
     count: int  # of the whole list
@@ -39,10 +39,10 @@ class Page(Generic[T]):
 
     @property
     def has_next(self) -> bool:
-        """Whether the list goes on."""
+        """Whether there is a next page."""
         return self.window.number * self.window.size < self.count
 
 
 def read_page(rows: "QuerySet[Any, T]", window: Window) -> Page[T]:
-    """Read a part of what a query finds."""
+    """Read a page of a query."""
     return Page(list(rows[window.span]), rows.count(), window)

@@ -1,11 +1,11 @@
-"""Pods that people deleted, from the command to what stands in their place now.
+"""Pods that people deleted, and the pods that replace them.
 
-Before it: `services.pods`, which puts what became of each pod on record, and where it was. After it: a page that stays
-open until all have come back. What was commanded is read from the audit, what there is now from the tree, so whoever
-opens the page later, or has been away, sees the same. By a command that was begun its outcome is found; where the
-process was ended in between there is none, and of each pod only what can be seen of it now is told.
+Before it: `services.deletion`, which stores the result and the position of each pod in the audit log. After it: a page
+that follows the pods until all are replaced. It reads the command from the audit log and the present pods from the
+tree, so it shows the same whenever it is opened. The entry of a beginning leads to its outcome; if the process died in
+between there is none, and the page shows only the present state of each pod.
 
-The invariant: a pod is known by its uid, so one that has taken a name is never taken for the one that was deleted.
+The invariant: a pod is identified by its uid, so its successor with the same name is never taken for it.
 """
 
 from collections import Counter
@@ -26,24 +26,24 @@ _COMMANDS: Final = (Command.DELETE_OUTDATED_PODS, Command.DELETE_ANY_PODS)
 
 
 class ReplacementStage(StrEnum):
-    """How far a pod is that was to be deleted."""
+    """The progress of a deleted pod."""
 
     STAYED = "stayed"  # it was not deleted
-    THERE = "there"  # and whether it was told to go is not known
+    THERE = "there"  # and it is unknown whether the deletion was sent
     LEAVING = "leaving"
-    GONE = "gone"  # and nobody has its place yet
-    OVER = "over"  # gone, and its place is not to be taken
-    COMING = "coming"  # another pod has its place and is not available yet
-    BACK = "back"  # another pod has its place and is available
+    GONE = "gone"  # it has no successor yet
+    OVER = "over"  # it is gone and gets no successor
+    COMING = "coming"  # its successor is not available yet
+    BACK = "back"  # its successor is available
 
 
 @dataclass(frozen=True, slots=True)
 class PodDeletion:
-    """A pod that was to be deleted."""
+    """A pod that a command was to delete."""
 
     name: str
-    where: str  # its clique and its place there; empty when it had none
-    outcome: str  # as `services.pods.Fate` says it
+    where: str  # its clique and index; empty: it had none
+    outcome: str  # a value of `services.deletion.DeletionResult`
     message: str
     stage: ReplacementStage
     successor: PodNode | None
@@ -51,25 +51,25 @@ class PodDeletion:
 
 @dataclass(frozen=True, slots=True)
 class PodDeletionReport:
-    """What a command to delete pods has come to by now."""
+    """The present result of a command that deletes pods."""
 
     record: int
     at: datetime
     actor: str
     is_by_force: bool
     pods: tuple[PodDeletion, ...]
-    stages: Mapping[str, int]  # how many are how far
-    omitted: int  # of which there is no more on record than their number
-    left: int  # that were meant as well, and were more than one command deletes
+    stages: Mapping[str, int]  # the number of pods by stage
+    omitted: int  # pods that the audit log only counts
+    left: int  # how many more were chosen than one command deletes
 
 
 def pod_deletions_detail(place: WorkloadRef, record: int, tree: WorkloadTree) -> PodDeletionReport:
-    """Return what has come of a command to delete pods of a workload; raises NotThere."""
+    """Return the present result of a command that deletes pods of a workload; raises NotFound."""
     entry = _find_entry(place, record)
     after = {} if entry is None or not isinstance(entry.after, dict) else entry.after
     recorded = after.get("pods")
     if entry is None or not isinstance(recorded, list) or not all(isinstance(one, dict) for one in recorded):
-        raise NotFound(f"There is no deletion {record} of pods of {place.name} on record.")
+        raise NotFound(f"The audit log has no deletion {record} of pods of {place.name}.")
     pods = tuple(_trace_pods(recorded, tree))
     return PodDeletionReport(
         record=entry.pk,
@@ -84,17 +84,17 @@ def pod_deletions_detail(place: WorkloadRef, record: int, tree: WorkloadTree) ->
 
 
 def _find_entry(place: WorkloadRef, record: int) -> AuditEntry | None:
-    """Return the outcome of a command, by its own number or by that of its beginning; the beginning, if it has none."""
+    """Return the outcome of a command by its id or the id of its beginning; without an outcome, the beginning."""
     rows = AuditEntry.objects.filter(
         cluster=place.cluster, namespace=place.namespace, name=place.name, command__in=_COMMANDS
     )
     found = rows.filter(Q(pk=record) | Q(begun=record))
-    # An outcome comes after its beginning. One that says nothing of pods tells less than the beginning does.
+    # The outcome has a higher id. An outcome without pods has less information than the beginning.
     return next((entry for entry in found.order_by("-pk") if entry.after is not None), None)
 
 
 def list_remaining_uids(place: WorkloadRef, record: int) -> frozenset[str]:
-    """Return the uids of the pods that a command left for another one."""
+    """Return the uids of the pods that a command left."""
     rows = AuditEntry.objects.filter(pk=record, cluster=place.cluster, namespace=place.namespace, name=place.name)
     after = rows.values_list("after", flat=True).first()
     return frozenset(after.get("rest") or ()) if isinstance(after, dict) else frozenset()
@@ -103,7 +103,7 @@ def list_remaining_uids(place: WorkloadRef, record: int) -> frozenset[str]:
 def _trace_pods(recorded: list[dict[str, Any]], tree: WorkloadTree) -> Iterator[PodDeletion]:
     cliques = {clique.name: clique for _, clique in walk_cliques(tree)}
     places = {name: place for place, name in enumerate(cliques)}
-    # In the order of the picture; what has no place in it any more comes last.
+    # In the order of the pod grid; pods without a position in it come last.
     for one in sorted(recorded, key=lambda one: (places.get(one["clique"], len(places)), one["index"], one["name"])):
         yield _trace_pod(one, cliques.get(one.get("clique") or ""))
 
@@ -125,7 +125,7 @@ def _trace_pod(one: Mapping[str, Any], clique: CliqueNode | None) -> PodDeletion
     )
 
 
-# What `services.pods` says of pods that were there and that it has not deleted.
+# The results of pods that existed and were not deleted.
 _NOT_DELETED: Final = frozenset({"Refused", "NotOutdated", "NotSent"})
 
 
@@ -135,7 +135,7 @@ def _compute_stage(
     if itself is not None:
         if outcome == "Unknown" and not itself.leaving:
             return ReplacementStage.THERE
-        # What the cluster was asked to delete is leaving, also before the mirror has heard of it.
+        # A pod whose deletion was sent is terminating, even if the mirror does not have it yet.
         return ReplacementStage.STAYED if outcome in _NOT_DELETED and not itself.leaving else ReplacementStage.LEAVING
     if successor is not None:
         return ReplacementStage.BACK if successor.available else ReplacementStage.COMING

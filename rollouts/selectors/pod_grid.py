@@ -1,9 +1,9 @@
-"""The picture of a workload: its replicas, in them cliques and scaling groups, in them pods as cells.
+"""The pod grid of a workload: its replicas, in them cliques and scaling groups, in them pods as cells.
 
-Made from the tree (`selectors.tree`), which alone says what is outdated, available or surge; here it is only decided
-how that looks: one word for the age of a pod's template, one for what the pod is doing, a place for what is missing,
-and a sentence for whoever hears the picture. Pages draw it and add nothing. The invariant: every pod of the tree is one
-cell, and every wanted pod that is not there is one empty place, so that nothing jumps while pods are replaced.
+Before it: the tree (`selectors.tree`), which says what is outdated, available or surge. This module says how that
+looks: a CSS class for the age of the template of a pod, one for its state, an empty cell for a missing pod, and a label
+for screen readers. After it: pages, which only draw it. The invariant: every pod of the tree is one cell, and every
+wanted pod that does not exist is one empty cell, so that nothing moves while pods are replaced.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -28,27 +28,27 @@ from rollouts.selectors.tree import (
 
 _Component = TypeVar("_Component", CliqueNode, GroupNode)
 
-# With more replicas than this each is a small tile without headings; details are a step away.
+# With more replicas than this each is a small tile without headings.
 MAX_DETAILED_REPLICAS: Final = 12
-# Cells that fit into a tile.
+# How many cells fit into a tile.
 _TILE_WIDTHS: Final[Mapping[str, int]] = {"narrow": 3, "middle": 9}
-# Of a name that says who of a group speaks for it.
+# In the name of a clique that leads its group.
 _LEADER: Final = "leader"
 
 
 class PodState(StrEnum):
-    """What a pod is doing."""
+    """The state of a pod."""
 
     READY = "ready"
     STARTING = "starting"  # on a node, not Ready yet
-    FAILING = "failing"  # on a node, and something is wrong, or it ended
+    FAILING = "failing"  # on a node, with a problem, or ended
     PENDING = "pending"  # no node yet
-    GATED = "gated"  # held back until its gang is complete
+    GATED = "gated"  # it waits until its gang is complete
     LEAVING = "leaving"
 
 
 class ReplicaState(StrEnum):
-    """How a replica stands in an update."""
+    """The state of a replica in an update."""
 
     COMPLETE = "up to date"
     ROLLING = "rolling"
@@ -61,16 +61,16 @@ class ReplicaState(StrEnum):
 
 @value
 class Cell:
-    """A pod, or the empty place of one."""
+    """A pod, or the empty cell of a missing one."""
 
-    pod: str  # its name; empty for a place
-    label: str  # for whoever hears it
-    css_classes: str  # words for how it looks: age, what it is doing, surge, leader; or missing
+    pod: str  # its name; empty: the pod is missing
+    label: str  # for screen readers
+    css_classes: str  # age, state, surge, leader; or missing
 
 
 @value
 class CliqueCells:
-    """The pods of a clique that is in no scaling group."""
+    """The pods of a clique outside scaling groups."""
 
     name: str
     wanted: int
@@ -92,7 +92,7 @@ class GroupReplicaCells:
 
     @property
     def label(self) -> str:
-        """What it is, for whoever hears it."""
+        """Its description, for screen readers."""
         words = [
             f"replica {self.index}",
             *(["surge"] if self.is_surge else []),
@@ -135,7 +135,7 @@ class ReplicaGrid:
 
     @property
     def sentence(self) -> str:
-        """How its pods are."""
+        """The state of its pods, for screen readers."""
         if self.state is ReplicaState.ABSENT:
             return "its pods are gone or not created yet"
         pods = f"{self.available} of {self.wanted} pods available"
@@ -144,7 +144,7 @@ class ReplicaGrid:
 
 @dataclass(frozen=True, slots=True)
 class NodeGrid:
-    """What a node holds of a workload."""
+    """The pods of a workload on a node."""
 
     name: str  # empty: no node yet
     ready: int
@@ -154,28 +154,28 @@ class NodeGrid:
 
 @dataclass(frozen=True, slots=True)
 class PodGrid:
-    """A workload as it looks now."""
+    """The pod grid of a workload."""
 
     wanted: int  # replicas of the set
     available: int
-    updated: int  # available and wholly of the current template
+    updated: int  # available, with all pods of the current template
     pods: int
     outdated: int
     surge: int
     leaving: int
     is_dense: bool
     replicas: tuple[ReplicaGrid, ...]
-    strangers: tuple[tuple[str, str], ...]  # names of what has no place, and why
+    strangers: tuple[tuple[str, str], ...]  # names of objects without a position, each with the reason
 
     @property
     def tile(self) -> str:
-        """How wide a tile has to be: narrow, middle or wide."""
+        """The width of a tile: narrow, middle or wide."""
         most = max((replica.cell_count for replica in self.replicas), default=0)
         return next((name for name, places in _TILE_WIDTHS.items() if most <= places), "wide")
 
 
 def build_grid(tree: WorkloadTree, workload: Workload | None) -> PodGrid:
-    """Return the picture of a tree; `workload` is what the tree was made from, None when it cannot be read."""
+    """Return the pod grid of a tree; `workload` is None when the manifest cannot be parsed."""
     replicas = tuple(_GridBuilder(workload, _previous_revision(tree)).replicas(tree)) if workload is not None else ()
     originals = [replica for replica in tree.replicas if not replica.surge]
     return PodGrid(
@@ -193,7 +193,7 @@ def build_grid(tree: WorkloadTree, workload: Workload | None) -> PodGrid:
 
 
 def build_node_grids(tree: WorkloadTree) -> tuple[NodeGrid, ...]:
-    """Return the pods of a tree by the node that holds them; those that wait for one come first."""
+    """Return the pods of a tree by node, those without a node first."""
     drawing = _GridBuilder(None, _previous_revision(tree))
     cells: dict[str, list[tuple[PodNode, Cell]]] = {}
     for where, clique in walk_cliques(tree):
@@ -219,7 +219,7 @@ def _previous_revision(tree: WorkloadTree) -> int | None:
 
 
 class _GridBuilder:
-    """Draws one workload."""
+    """Builds the pod grid of one workload."""
 
     def __init__(self, workload: Workload | None, previous: int | None) -> None:
         self._previous = previous
@@ -229,7 +229,7 @@ class _GridBuilder:
         self._groups: Mapping[str, GroupTemplate] = {group.name: group for group in groups}
 
     def replicas(self, tree: WorkloadTree) -> Iterator[ReplicaGrid]:
-        """Draw what there is, with an empty place for each replica that is wanted and not there."""
+        """Yield the replicas, with empty cells for each wanted replica that does not exist."""
         found = {replica.index: replica for replica in tree.replicas}
         for index in sorted({*found, *range(tree.wanted)}):
             replica = found.get(index)
@@ -285,9 +285,9 @@ class _GridBuilder:
         return GroupReplicaCells(index, False, False, False, False, cells)
 
     def _cells(self, node: CliqueNode) -> Iterator[Cell]:
-        """Draw the pods by index, those that leave before those that take their places."""
+        """Return the pods by index, terminating pods before their successors."""
         taken = {pod.index for pod in node.pods if not pod.leaving}
-        # What leaves keeps its place until somebody else has it: an empty one beside it would say that two are missing.
+        # A terminating pod stands for its index until its successor exists: an empty cell beside it would show two.
         held = taken | {pod.index for pod in node.pods}
         cells = [(pod.index, not pod.leaving, self.cell(node, pod)) for pod in node.pods]
         cells += [(index, True, _empty_cell(node.template, index)) for index in range(node.wanted) if index not in held]
@@ -295,7 +295,7 @@ class _GridBuilder:
             yield cell
 
     def cell(self, node: CliqueNode, pod: PodNode, where: str = "") -> Cell:
-        """Draw a pod; `where` it is, if that is not told by what stands around it."""
+        """Return the cell of a pod; `where` is its position, unless the cells around it show it."""
         age, doing = self._age(pod), _compute_pod_state(pod)
         marks = [str(age), str(doing)]
         if pod.surge:
@@ -324,7 +324,7 @@ def _cell_order(entry: tuple[int, bool, Cell]) -> tuple[int, bool, str]:
 
 
 def _empty_cell(clique: str, index: int) -> Cell:
-    return Cell("", f"{clique} {index}, not there", "missing leader" if _LEADER in clique else "missing")
+    return Cell("", f"{clique} {index}, missing", "missing leader" if _LEADER in clique else "missing")
 
 
 def _compute_pod_state(pod: PodNode) -> PodState:
@@ -362,12 +362,12 @@ def _compute_replica_state(node: ReplicaNode, cliques: Iterable[CliqueNode]) -> 
     return ReplicaState.OUTDATED if node.outdated else ReplicaState.STARTING
 
 
-# ---- how far each component is
+# ---- progress of components
 
 
 @dataclass(frozen=True, slots=True)
 class ComponentProgress:
-    """How far the units of a component are, over all replicas of the set."""
+    """The progress of a component, over all replicas of the set."""
 
     name: str  # empty: the replicas of the set
     unit: str  # pods or replicas
@@ -378,7 +378,7 @@ class ComponentProgress:
 
 
 def compute_progress(tree: WorkloadTree) -> tuple[ComponentProgress, ...]:
-    """Return how far the set and each of its components are."""
+    """Return the progress of the set and of each component."""
     originals = [replica for replica in tree.replicas if not replica.surge]
     set_meter = _make_progress("", "replicas", tree.wanted, tree.replicas)
     return set_meter, *_clique_progress(originals), *_group_progress(originals)

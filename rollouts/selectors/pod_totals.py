@@ -1,7 +1,7 @@
-"""What the templates of many workloads ask for, in numbers: how many pods a replica of each is made of.
+"""How many pods a replica of each workload has by its template, for many workloads at once.
 
-Lists count with it (`workload_rows`). The numbers of a generation never change, and to read a manifest takes a while:
-only those that are new to this process are read, all in one query.
+`workload_rows` counts with it. The numbers of a generation never change, and parsing a manifest is slow, so a process
+parses each generation once, and reads all new ones in one query.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,23 +15,23 @@ from rollouts.selectors.workloads import WorkloadSummary
 
 
 def list_pods_per_replica(workloads: Iterable[WorkloadSummary]) -> Mapping[str, PodsPerReplica | None]:
-    """Return the makeup of each workload by its uid; None for one that cannot be read."""
+    """Return the pods per replica of each workload by its uid; None for a manifest that cannot be parsed."""
     wanted = list(workloads)
-    # Another thread may forget all of them at any moment, so each is asked for once.
-    told = ((one.uid, CACHE.get(one.version, _NOT_CACHED)) for one in wanted)
-    known = {uid: pods_per_replica for uid, pods_per_replica in told if pods_per_replica is not _NOT_CACHED}
+    # Another thread may clear the cache at any time, so each key is read once.
+    cached = ((one.uid, CACHE.get(one.version, _NOT_CACHED)) for one in wanted)
+    known = {uid: pods_per_replica for uid, pods_per_replica in cached if pods_per_replica is not _NOT_CACHED}
     return known | _read([one for one in wanted if one.uid not in known])
 
 
 CACHE: Final[dict[str, PodsPerReplica | None]] = {}
 """By version."""
 
-_NOT_CACHED: Final[PodsPerReplica] = {}  # stands for what is not known yet
+_NOT_CACHED: Final[PodsPerReplica] = {}  # stands for a missing entry
 _MAX_CACHED: Final = 20_000
 
 
 def _read(workloads: list[WorkloadSummary]) -> dict[str, PodsPerReplica | None]:
-    """Read those that are new; of one that was changed meanwhile, what it is now."""
+    """Parse the new ones; one that has changed since is parsed as it is now."""
     if not workloads:
         return {}
     if len(CACHE) > _MAX_CACHED:

@@ -1,12 +1,11 @@
-"""Remedies that help, tried in the workload's own cluster before anybody is offered them.
+"""Remedies that help: each is simulated in the cluster of the workload before it is offered.
 
-Before it: a diagnosis with a problem. After it: the page, its live parts and the API, all of which offer the same.
+Before it: a diagnosis with a problem. After it: the page, its fragments and the API, which offer the same remedies.
 
-The cost is bounded: only problems are looked into; all remedies of a workload together may take a second, of which
-each trial has its share; what was found is kept for as long as the workload stays as it is, but no longer than half a
-minute, since nodes and times change too; and a process looks into one workload at a time. While another one is looked
-into for too long, only what takes nothing from what runs is offered. A budget that an override sets cannot be changed
-in the manifest, so no remedy that would change it is offered.
+The cost is limited: only problems are simulated; all trials of a workload together may take one second; a result is
+cached until the workload changes, but at most half a minute, because nodes and times change too; and a process
+simulates one workload at a time. While another workload takes too long, only remedies that delete nothing that runs are
+offered. A remedy that changes a budget is not offered when an override sets that budget.
 """
 
 import threading
@@ -39,12 +38,12 @@ from rollouts.selectors.revisions import find_previous
 from rollouts.selectors.workload_snapshot import WorkloadSnapshot
 
 MAX_SECONDS: Final = 1.0
-"""For all remedies of a workload together."""
+"""The time limit for all trials of a workload."""
 
 _CACHE_SECONDS: Final = 30.0
 _MAX_CACHED: Final = 256
 _LOCK_WAIT_SECONDS: Final = 2.0
-# The field that a remedy changes.
+# The field that each remedy changes.
 _BUDGET_FIELDS: Final = {Remedy.SET_MAX_SURGE_TO_ZERO: MAX_SURGE, Remedy.RAISE_MAX_UNAVAILABLE: MAX_UNAVAILABLE}
 
 _lock: Final = threading.Lock()
@@ -52,7 +51,7 @@ _cache: Final[OrderedDict[Any, tuple[float, dict[Any, tuple[str, ...]]]]] = Orde
 
 
 def filter_remedies(snapshot: WorkloadSnapshot, waits: tuple[Wait, ...]) -> tuple[Wait, ...]:
-    """Return the waits with the remedies that would end them; without a problem they are as the engine says."""
+    """Return the waits with the remedies that help; without a problem, the waits of the engine."""
     workload = snapshot.workload
     if workload is None:
         return waits
@@ -76,7 +75,7 @@ def filter_remedies(snapshot: WorkloadSnapshot, waits: tuple[Wait, ...]) -> tupl
 
 
 def _drop_overridden(snapshot: WorkloadSnapshot, workload: Workload, wait: Wait) -> Wait:
-    """Return the wait without remedies for budgets that overrides set, which the pages of these remedies refuse."""
+    """Return the wait without remedies for budgets that overrides set."""
     kept = [
         one for one in wait.remedies if one not in _BUDGET_FIELDS or not _is_overridden(snapshot, workload, wait, one)
     ]
@@ -113,7 +112,7 @@ def _simulate_all(snapshot: WorkloadSnapshot, workload: Workload, waits: Iterabl
 
 
 def _make_rolled_back(snapshot: WorkloadSnapshot) -> Workload | None:
-    """Return the workload as rolling back would make it; None: there is no revision to go back to."""
+    """Return the workload after a rollback; None: there is no previous revision."""
     seen = snapshot.mirrored
     revision = find_previous(snapshot.cluster.name, seen.uid, seen.observed.status.get("currentGenerationHash") or "")
     if revision is None:
@@ -130,11 +129,11 @@ def _only_harmless(remedies: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(one for one in remedies if one not in TRIABLE or one in HARMLESS)
 
 
-# ---- what was found
+# ---- the cache
 
 
 def _make_key(snapshot: WorkloadSnapshot, workload: Workload) -> tuple[Any, ...]:
-    """Return what tells a workload from the same one otherwise: its generation, its budgets in force, its parts."""
+    """Return the cache key: the generation, the effective budgets and the objects of a workload."""
     observed = snapshot.mirrored.observed
     budgets = (tuple(one.budget for one in workload.cliques), tuple(one.budget for one in workload.groups))
     cliques = tuple((one.name, one.uid, one.resource_version) for one in observed.cliques)

@@ -1,6 +1,6 @@
-"""Revisions: the templates that a workload had, what each was made of, and how two of them differ.
+"""Revisions: the templates that a workload has had, their images, and the diff of two of them.
 
-A pod carries the hash of its own template; here is which revision that was. Templates leave masked.
+A pod carries the hash of its template; this module finds its revision. Templates are masked.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -21,13 +21,13 @@ from rollouts.models import Revision, Rollout
 from rollouts.selectors.template_diff import render_diff
 from rollouts.selectors.workload_snapshot import find_workload
 
-# Of a diff; longer ones are cut, as nobody reads them.
+# Of a diff; a longer one is cut.
 MAX_DIFF_LINES: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class CliqueOfRevision:
-    """What a clique was made of."""
+    """The images of a clique in a revision."""
 
     name: str
     template_hash: str
@@ -36,12 +36,12 @@ class CliqueOfRevision:
 
 @dataclass(frozen=True, slots=True)
 class RevisionSummary:
-    """A revision as a line of a list."""
+    """A revision in a list."""
 
     number: int
     generation_hash: str
     created: datetime
-    is_current: bool  # the workload's template is this one now
+    is_current: bool  # the workload has this template now
     cliques: tuple[CliqueOfRevision, ...]
 
 
@@ -54,25 +54,25 @@ class RevisionDetail(RevisionSummary):
 
 @dataclass(frozen=True, slots=True)
 class RevisionDiff:
-    """What differs between two revisions."""
+    """The diff of two revisions."""
 
     before: int
     after: int
-    changed_cliques: tuple[str, ...]  # whose pods an update from one to the other replaces
-    text: str  # a unified diff of both templates as YAML, masked; each hunk names the cliques that it is in
-    is_cut: bool  # there is more of it than is shown
-    is_hidden: bool  # they differ, and all that differs is hidden from this reader
+    changed_cliques: tuple[str, ...]  # cliques whose pods an update replaces
+    text: str  # a unified diff of the templates as YAML, masked; each hunk names its cliques
+    is_cut: bool  # whether it was cut
+    is_hidden: bool  # every difference is masked for this reader
 
 
 def revision_list(place: WorkloadRef) -> list[RevisionSummary]:
-    """Return the revisions of a workload, the newest first; there are never many."""
+    """Return the revisions of a workload, the newest first; their number is limited."""
     row = find_workload(place)
     rows = Revision.objects.filter(cluster=place.cluster, workload_uid=row.uid).order_by("-number")
     return [_summary(one, row.generation_hash) for one in rows]
 
 
 def revision_detail(place: WorkloadRef, number: int, reader: Reader) -> RevisionDetail:
-    """Return one revision as a reader may see it; raises NotThere."""
+    """Return one revision, masked for a reader; raises NotFound."""
     row = find_workload(place)
     (found,) = _find(place, row.uid, [number])
     summary = _summary(found, row.generation_hash)
@@ -87,9 +87,10 @@ def revision_detail(place: WorkloadRef, number: int, reader: Reader) -> Revision
 
 
 def revision_diff(place: WorkloadRef, before: int | None, after: int, reader: Reader) -> RevisionDiff:
-    """Return what differs between two revisions as a reader may see it; raises NotThere.
+    """Return the diff of two revisions, masked for a reader; raises NotFound.
 
-    Without a first one it is the newest other: what rolling back would change, or for the newest what it has changed.
+    Without a first revision, it is compared with the newest other one: what a rollback would change, or for the newest
+    revision, what it has changed.
     """
     row = find_workload(place)
     if before is None:
@@ -108,9 +109,9 @@ def revision_diff(place: WorkloadRef, before: int | None, after: int, reader: Re
 
 
 def find_previous(cluster: str, uid: str, current: str) -> Revision | None:
-    """Return the revision to go back to from the current generation hash: the newest other one.
+    """Return the revision to roll back to from the current generation hash: the newest other one.
 
-    One that a rollout to it has completed comes first: what was superseded on its way may fail as the current one does.
+    Revisions with a completed rollout come first, because one that was superseded may fail as the current one does.
     """
     done = Rollout.objects.filter(cluster=cluster, workload_uid=uid, outcome=Rollout.Outcome.COMPLETE)
     others = Revision.objects.filter(cluster=cluster, workload_uid=uid).exclude(generation_hash=current)
@@ -123,7 +124,7 @@ def _find(place: WorkloadRef, uid: str, numbers: Sequence[int]) -> list[Revision
     found = {row.number: row for row in rows}
     for number in numbers:
         if number not in found:
-            raise NotFound(f"{place.name} has no revision {number}; it never had, or it is too old to be kept.")
+            raise NotFound(f"{place.name} has no revision {number}; the oldest revisions are deleted after a while.")
     return [found[number] for number in numbers]
 
 
@@ -146,7 +147,7 @@ def _images(template: Any) -> dict[str, tuple[str, ...]]:
 
 
 def images_of(clique_spec: Any) -> tuple[str, ...]:
-    """Return the images of a clique's containers as they may be shown, in their order."""
+    """Return the masked images of the containers of a clique, in their order."""
     pod = clique_spec.get("podSpec") if isinstance(clique_spec, Mapping) else None
     containers = pod.get("containers") if isinstance(pod, Mapping) else None
     return tuple(mask_image(str(one.get("image") or "")) for one in _mappings(containers))
@@ -154,7 +155,7 @@ def images_of(clique_spec: Any) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4096)
 def mask_image(image: str) -> str:
-    """Return the name of an image as it may be shown: people write the password of a registry into it."""
+    """Return an image with secrets masked: people write registry passwords into it."""
     return mask_text(image)
 
 
@@ -162,14 +163,14 @@ def _mappings(value: Any) -> list[Mapping[str, Any]]:
     return [entry for entry in value if isinstance(entry, Mapping)] if isinstance(value, list) else []
 
 
-# ---- which revision a template hash is of
+# ---- the revision of a template hash
 
 
 class RevisionNumbers:
-    """Tells of the pods of one workload which revision they are of."""
+    """Finds the revisions of the pods of one workload."""
 
     def __init__(self, cluster: str, uid: str) -> None:
-        """Read what is on record; a query, and another one when a revision is seen for the first time."""
+        """Read the revisions with one query, and another one for revisions that are new to this process."""
         rows = Revision.objects.filter(cluster=cluster, workload_uid=uid).order_by("number")
         self._known = list(rows.values_list("id", "number", "generation_hash"))
         self._hashes = list_template_hashes([(row, generation) for row, _, generation in self._known])
@@ -180,16 +181,16 @@ class RevisionNumbers:
         }
 
     def of_template(self, clique: str, template_hash: str) -> int | None:
-        """Return the newest revision in which a clique had this template; None when it is not on record."""
+        """Return the newest revision in which a clique had this template; None: it is not stored."""
         return self._numbers.get((clique, template_hash))
 
     def of_generation(self, generation_hash: str) -> int | None:
-        """Return the revision that a generation hash stands for; None when it is not on record."""
+        """Return the revision of a generation hash; None: it is not stored."""
         return next((number for _, number, known in self._known if known == generation_hash), None)
 
 
 def list_template_hashes(keys: Iterable[tuple[int, str]]) -> Mapping[tuple[int, str], Mapping[str, str]]:
-    """Return the template hashes of revisions, which never change: those that are new to this process are read."""
+    """Return the template hashes of revisions, which never change, so a process reads each revision once."""
     wanted = list(keys)
     missing = [row for row, generation in wanted if (row, generation) not in _HASHES]
     if missing:
@@ -205,7 +206,7 @@ _HASHES: Final[dict[tuple[int, str], Mapping[str, str]]] = {}
 
 
 def _hashes_of(revision: Revision) -> Mapping[str, str]:
-    """Return the template hash of each clique of a revision; none for a template that cannot be read any more."""
+    """Return the template hash of each clique of a revision; empty for a template that cannot be parsed."""
     manifest = {
         "apiVersion": "grove.io/v1alpha1",
         "kind": "PodCliqueSet",

@@ -1,6 +1,6 @@
-"""Rollouts that are on record, their timelines, and the numbers that charts are drawn from.
+"""Stored rollouts, their timelines, and the samples for charts.
 
-History outlives the mirror, and workloads: what is gone is still told, as long as its cluster is configured.
+The history stays when a workload is deleted; it is shown as long as its cluster is configured.
 """
 
 import time
@@ -25,47 +25,47 @@ UNDER_WAY = "UnderWay"
 
 @dataclass(frozen=True, slots=True)
 class RolloutSummary:
-    """A rollout as a line of a list."""
+    """A rollout in a list."""
 
     id: int
     cluster: str
     namespace: str
     name: str
     workload_uid: str
-    from_hash: str  # empty for the first one
+    from_hash: str  # empty: the first rollout
     to_hash: str
-    from_revision: int | None  # None where it is not on record any more
+    from_revision: int | None  # None: it is no longer stored
     to_revision: int | None
     strategy: str
     started: datetime
     ended: datetime | None
-    outcome: str  # empty while it is under way; Stuck is no end
+    outcome: str  # empty while it is in progress; Stuck is not an end
     progressing_seconds: float
     waiting_seconds: float
 
 
 @dataclass(frozen=True, slots=True)
 class SamplePoint:
-    """The counts of pods at a moment."""
+    """The counts of pods at a time."""
 
     at: datetime
     desired: int
     available: int  # surge included
-    updated: int  # of the desired ones: available, on the template that is rolled out
-    surge: int  # beyond the desired ones, available or not
-    floor: int  # fewer may not be available because of the update
+    updated: int  # available pods of the new template in desired positions
+    surge: int  # pods beyond the desired positions, available or not
+    floor: int  # the update keeps at least so many available
 
 
 @dataclass(frozen=True, slots=True)
 class RolloutDetail(RolloutSummary):
-    """A rollout with its chart."""
+    """A rollout with the samples of its chart."""
 
     samples: tuple[SamplePoint, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class TimelineEntry:
-    """Something that happened in a rollout."""
+    """An event of a rollout."""
 
     id: int
     rollout: int
@@ -73,13 +73,13 @@ class TimelineEntry:
     reason: str
     component: str
     text: str
-    count: int  # how often, or how many of the kind
+    count: int  # how often it happened
 
 
 def workload_rollouts(place: WorkloadRef, outcomes: tuple[str, ...], window: Window) -> Page[RolloutSummary]:
-    """Return the rollouts of a workload, the newest first, also of one that is gone; raises NotThere if it had none.
+    """Return the rollouts of a workload, the newest first, also of a deleted one; raises NotFound if it has none.
 
-    With outcomes only those that ended so; UNDER_WAY stands for those that have not.
+    `outcomes` selects rollouts by their end; UNDER_WAY selects those in progress.
     """
     rows = Rollout.objects.filter(cluster__in=configured_cluster_names())
     rows = rows.filter(cluster=place.cluster, namespace=place.namespace, name=place.name)
@@ -92,7 +92,7 @@ def workload_rollouts(place: WorkloadRef, outcomes: tuple[str, ...], window: Win
 
 
 def rollout_detail(place: WorkloadRef, number: int) -> RolloutDetail:
-    """Return one rollout of a workload with its chart; raises NotThere."""
+    """Return one rollout of a workload with its chart; raises NotFound."""
     row = _find(place, number)
     (summary,) = _summaries([row])
     samples = Sample.objects.filter(rollout=row).order_by("at", "id")
@@ -102,7 +102,7 @@ def rollout_detail(place: WorkloadRef, number: int) -> RolloutDetail:
 
 
 def newest_rollout(place: WorkloadRef, uid: str, numbers: RevisionNumbers) -> RolloutSummary | None:
-    """Return what a workload is, or was last, changed by."""
+    """Return the current or last rollout of a workload."""
     rows = Rollout.objects.filter(cluster=place.cluster, namespace=place.namespace, name=place.name, workload_uid=uid)
     newest = rows.order_by("-started", "-id").first()
     if newest is None:
@@ -112,13 +112,13 @@ def newest_rollout(place: WorkloadRef, uid: str, numbers: RevisionNumbers) -> Ro
 
 
 def rollout_timeline(place: WorkloadRef, number: int, window: Window) -> Page[TimelineEntry]:
-    """Return what happened in a rollout of a workload, in its order; raises NotThere."""
+    """Return the events of a rollout, in order; raises NotFound."""
     row = _find(place, number)
     return _timeline(Step.objects.filter(rollout=row).order_by("at", "id"), window)
 
 
 def workload_timeline(place: WorkloadRef, window: Window) -> Page[TimelineEntry]:
-    """Return what happened in the rollouts of a workload, the newest first; raises NotThere."""
+    """Return the events of all rollouts of a workload, the newest first; raises NotFound."""
     find_cluster(place.cluster)
     steps = Step.objects.filter(
         rollout__cluster=place.cluster, rollout__namespace=place.namespace, rollout__name=place.name
@@ -136,7 +136,7 @@ def _timeline(steps: "QuerySet[Step]", window: Window) -> Page[TimelineEntry]:
 
 
 def _clamp_counts(point: SamplePoint) -> SamplePoint:
-    """Return counts as they are meant now: older rows have surge among the updated, and pods that did not serve yet."""
+    """Return the counts of a sample; rows of older releases count surge and unavailable pods as updated."""
     return replace(point, updated=min(point.updated, point.available, point.desired))
 
 
@@ -145,12 +145,12 @@ def _find(place: WorkloadRef, number: int) -> Rollout:
     whose = {"cluster": place.cluster, "namespace": place.namespace, "name": place.name}
     row = Rollout.objects.filter(pk=number, **whose).first()
     if row is None:
-        raise NotFound(f"{place.name} has no rollout {number}; it never had, or it is too old to be kept.")
+        raise NotFound(f"{place.name} has no rollout {number}; the oldest rollouts are deleted after a while.")
     return row
 
 
 def _require_known(place: WorkloadRef) -> None:
-    """Raise NotThere for a workload that is neither there nor on record; called when nothing was found of it."""
+    """Raise NotFound for a workload that neither exists nor has a history; called when nothing was found."""
     find_cluster(place.cluster)
     if not Rollout.objects.filter(cluster=place.cluster, namespace=place.namespace, name=place.name).exists():
         find_workload(place)

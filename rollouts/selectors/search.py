@@ -1,9 +1,8 @@
-"""What a search means: words, each of which is in a workload's name, its namespace or its cluster's name, or is the
-beginning of the name of one of its pods or of the hash of a template that it has or had.
+"""The search for workloads. Each word must be in the name of the workload, its namespace or its cluster, or must be the
+beginning of the name of one of its pods or of the hash of one of its templates.
 
-`workloads` narrows its list with it, and lets each line say by what it was found where its own names do not show it.
-The invariant: however many workloads and pods there are, a search costs no query more, and to say what it met two; the
-pods and revisions of a workload are looked up by an index.
+`workloads` filters its list with it, and shows in a row which pod or hash matched if the names in the row do not. The
+invariant: a search costs no further query, and two to find what matched; pods and revisions are found by an index.
 """
 
 import re
@@ -18,23 +17,23 @@ from django.db.models import Exists, Min, OuterRef, Q
 
 from rollouts import models
 
-# A pod is called <set>-<replica>-…: what has no number after a dash begins no pod's name.
+# The name of a pod is <set>-<replica>-…: text without a number after a dash is no beginning of one.
 _POD: Final = re.compile(r"[a-z0-9][a-z0-9.-]*-[0-9][a-z0-9.-]*")
-# Of a hash so many letters: fewer would be the beginning of too many.
+# The fewest characters of a hash: fewer match too many.
 _HASH: Final = re.compile(r"[a-z0-9]{4,63}")
 _MAX_CHARACTER: Final = "\U0010ffff"
 
 
 @dataclass(frozen=True, slots=True)
 class FoundBy:
-    """What a search met, other than a name that a line shows anyhow."""
+    """The pod or hash that matched, if the names in the row do not."""
 
     kind: Literal["pod", "template"]
     text: str  # the name of the pod; the hash
 
 
 class SearchableWorkload(Protocol):
-    """A workload as far as a search is concerned."""
+    """The fields of a workload that a search needs."""
 
     @property
     def cluster(self) -> str:
@@ -58,7 +57,7 @@ class SearchableWorkload(Protocol):
 
 
 def matches_term(word: str) -> Q:
-    """Return the condition under which a workload is found by a word."""
+    """Return the condition for workloads that match a word."""
     found = Q(name__icontains=word) | Q(namespace__icontains=word) | Q(cluster__name__icontains=word)
     word = word.lower()
     pods = models.Pod.objects.filter(
@@ -75,7 +74,7 @@ def matches_term(word: str) -> Q:
 
 
 def find_matches(search: str, lines: Sequence[SearchableWorkload]) -> Mapping[str, FoundBy]:
-    """Return by uid what a search met of those lines whose own names do not show it."""
+    """Return by uid what matched, for rows whose names do not."""
     words = [word.lower() for word in search.split()]
     hidden = [line for line in lines if not all(_is_in_names(line, word) for word in words)]
     names, hashes = list(filter(_POD.fullmatch, words)), list(filter(_HASH.fullmatch, words))
@@ -100,7 +99,7 @@ def _is_in_names(line: SearchableWorkload, word: str) -> bool:
 def _find_pods(
     lines: Iterable[SearchableWorkload], names: Iterable[str], hashes: Iterable[str]
 ) -> Mapping[tuple[str, str, str], tuple[str | None, str | None]]:
-    """Return by workload the first pod and the first hash of its pods that were met."""
+    """Return by workload the first pod and the first hash that matched."""
     named, templated = _starts_with_any("name", names), _starts_with_any("template_hash", hashes)
     rows = models.Pod.objects.filter(
         named | templated,
@@ -114,7 +113,7 @@ def _find_pods(
 
 
 def _find_revisions(lines: Iterable[SearchableWorkload], hashes: Sequence[str]) -> Mapping[str, str]:
-    """Return by uid of the workload a hash of one of its revisions that was met."""
+    """Return by uid of the workload the hash of a revision that matched."""
     if not hashes:
         return {}
     rows = models.Revision.objects.filter(
@@ -130,8 +129,8 @@ def _starts_with_any(column: str, words: Iterable[str]) -> Q:
 
 
 def _starts_with(column: str, word: str) -> Q:
-    """Return that a column begins with a word, in the way that the database finds by an index."""
+    """Return the condition that a column begins with a word, so that the database uses an index."""
     if connection.vendor == "sqlite":
-        # Its LIKE takes upper and lower case for the same, and so no index.
+        # Its LIKE ignores case, so it cannot use the index.
         return Q(**{f"{column}__gte": word, f"{column}__lt": f"{word}{_MAX_CHARACTER}"})
     return Q(**{f"{column}__startswith": word})

@@ -1,7 +1,6 @@
-"""The strategy in force of one workload: each part of it with where it comes from, and the numbers it comes to.
+"""The effective strategy of one workload: each field with its source, and the resolved numbers.
 
-Overrides are applied by `effective_strategy`, numbers resolved by `engine.rollout.levels`; here they are only put side
-by side.
+`effective_strategy` applies overrides, and `engine.rollout.levels` resolves the numbers; this module combines them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -24,7 +23,7 @@ from rollouts.selectors.workload_snapshot import WorkloadSnapshot, read_snapshot
 
 @dataclass(frozen=True, slots=True)
 class PartSource:
-    """Where a part of a strategy comes from."""
+    """The source of a field."""
 
     kind: Literal["workload", "default", "override"]
     override: int | None = None
@@ -35,7 +34,7 @@ class PartSource:
 
 @dataclass(frozen=True, slots=True)
 class StrategyPart:
-    """A field of the strategy as it counts."""
+    """A field of the effective strategy."""
 
     value: IntOrPercent | None
     source: PartSource
@@ -43,7 +42,7 @@ class StrategyPart:
 
 @dataclass(frozen=True, slots=True)
 class LiveNumbers:
-    """What a component comes to in one replica of the set, where it may be scaled to something else."""
+    """The resolved numbers of a live component that is scaled to another number than the template."""
 
     name: str  # of the PodClique or PodCliqueScalingGroup
     replicas: int
@@ -53,15 +52,15 @@ class LiveNumbers:
 
 @dataclass(frozen=True, slots=True)
 class StrategyLevel:
-    """A level that an update moves through."""
+    """A level of the strategy: the set, a scaling group or a clique."""
 
     component: str  # empty: the set
     kind: LevelKind
     replicas: int
-    is_used: bool  # whether the strategy looks at what is written here
+    is_used: bool  # whether the strategy uses the budget of this level
     max_unavailable: StrategyPart
     max_surge: StrategyPart
-    # What an update may do; None where it does nothing by itself at this level.
+    # None: the strategy does not replace units at this level.
     resolved_max_unavailable: int | None
     resolved_max_surge: int | None
     live: tuple[LiveNumbers, ...]
@@ -69,7 +68,7 @@ class StrategyLevel:
 
 @dataclass(frozen=True, slots=True)
 class IgnoredOverride:
-    """An override that is about this workload and would make it invalid."""
+    """An override that matches this workload and is not valid for it."""
 
     override: int
     reason: str
@@ -78,7 +77,7 @@ class IgnoredOverride:
 
 @dataclass(frozen=True, slots=True)
 class StrategyDetail:
-    """The strategy of a workload as it counts now."""
+    """The effective strategy of a workload."""
 
     cluster: str
     namespace: str
@@ -87,18 +86,18 @@ class StrategyDetail:
     type: StrategyPart
     levels: tuple[StrategyLevel, ...]
     ignored: tuple[IgnoredOverride, ...]
-    until: datetime | None  # when the first of the overrides that are about it runs out
-    warnings: tuple[Finding, ...]  # what is odd about it as it counts
-    findings: tuple[Finding, ...]  # why it cannot be read
+    until: datetime | None  # when the first matching override ends
+    warnings: tuple[Finding, ...]  # of the effective strategy
+    findings: tuple[Finding, ...]  # why the manifest is not valid
 
 
 def strategy_detail(place: WorkloadRef) -> StrategyDetail:
-    """Return the strategy in force of a workload; raises NotThere."""
+    """Return the effective strategy of a workload; raises NotFound."""
     return snapshot_strategy(place, read_snapshot(place))
 
 
 def snapshot_strategy(place: WorkloadRef, snapshot: WorkloadSnapshot) -> StrategyDetail:
-    """Return the strategy in force of a workload that was looked at."""
+    """Return the effective strategy of a workload, from its snapshot."""
     sources = _Sources(snapshot.effective, _read_overrides(snapshot.effective))
     kind = None if snapshot.workload is None else str(snapshot.workload.strategy)
     return StrategyDetail(
@@ -132,7 +131,7 @@ def _read_overrides(effective: EffectiveStrategy) -> Mapping[int, StrategyOverri
 
 @dataclass(frozen=True, slots=True)
 class _Sources:
-    """Says of each part who set it."""
+    """Finds the source of each field."""
 
     effective: EffectiveStrategy
     overrides: Mapping[int, StrategyOverride]
@@ -174,7 +173,7 @@ def _part(value: IntOrPercent | None, default: int, source: PartSource) -> Strat
 
 
 def _live(workload: Workload, level: Level, snapshot: WorkloadSnapshot) -> Iterator[LiveNumbers]:
-    """Resolve a component once more for each of its objects that is scaled to something else than the template."""
+    """Return the numbers of each live component that is scaled to another number than the template."""
     observed = snapshot.mirrored.observed
     objects = {
         LevelKind.CLIQUE: [(one.name, one.template, one.replicas) for one in observed.cliques if not one.group],

@@ -1,8 +1,6 @@
-"""Which of the templates that pods run are current, for pods of many workloads at once.
+"""The age of the templates of pods, for pods of many workloads at once: current, previous or older.
 
-A node, an event or a list of pods names workloads and template hashes; here is whether each of those is the template
-that its workload has now, the one before, or an older one. Two queries for all of them, and one more when a revision is
-met for the first time.
+This costs two queries for all pods, and one more for revisions that are new to this process.
 """
 
 from collections import defaultdict
@@ -25,10 +23,10 @@ class TemplateAge(StrEnum):
 
 
 class TemplateAges:
-    """How old the templates of some workloads are."""
+    """The ages of the templates of some workloads."""
 
     def __init__(self, cluster: models.Cluster, workloads: Iterable[tuple[str, str]]) -> None:
-        """Read what is on record of workloads, each named by namespace and name."""
+        """Read the revisions of workloads, each given by namespace and name."""
         wanted = set(workloads)
         rows = models.Workload.objects.filter(
             cluster=cluster, namespace__in={one for one, _ in wanted}, name__in={other for _, other in wanted}
@@ -47,13 +45,13 @@ class TemplateAges:
         hashes = list_template_hashes([(row, generation) for row, _, _, generation in known])
         for row, uid, number, generation in known:
             for template_hash in hashes.get((row, generation), {}).values():
-                # The newest revision that has it, but the current one before all: parts of it may be old.
+                # The newest revision with this template, but the current revision first: not all its templates are new.
                 found = self._revisions[uids[uid]].get(template_hash)
                 if found is None or found[1] != self._current[uids[uid]]:
                     self._revisions[uids[uid]][template_hash] = (number, generation)
 
     def of(self, namespace: str, workload: str, template_hash: str, among: Iterable[str]) -> TemplateAge:
-        """Return how old a template is among those that pods of its workload run here."""
+        """Return the age of a template; `among` are the templates that pods of its workload run."""
         number, generation = self._find(namespace, workload, template_hash)
         if generation and generation == self._current.get((namespace, workload)):
             return TemplateAge.CURRENT

@@ -1,7 +1,7 @@
-"""Two templates as YAML, side by side: a unified diff whose hunks say which cliques they are in.
+"""The unified diff of two templates as YAML; each hunk names its cliques.
 
-A template of a dozen cliques is hundreds of lines, and the three lines around a change rarely say whose image it is.
-Pure text, before it `revisions`, which renders and masks the templates; pages and API show the same.
+A template of a dozen cliques has hundreds of lines, and the three lines around a change rarely name the clique. Before
+it: `revisions`, which renders and masks the templates.
 """
 
 import re
@@ -16,7 +16,7 @@ _NAME: Final = re.compile(r"[- ] name: (.+)")
 
 
 def render_diff(old: Sequence[str], new: Sequence[str], titles: tuple[str, str]) -> Iterator[str]:
-    """Yield the lines of a diff; none where nothing differs."""
+    """Yield the lines of the diff; none for equal templates."""
     hunks = list(SequenceMatcher(None, old, new, autojunk=False).get_grouped_opcodes(_CONTEXT))
     if hunks:
         yield f"--- {titles[0]}"
@@ -30,7 +30,7 @@ def render_diff(old: Sequence[str], new: Sequence[str], titles: tuple[str, str])
 
 
 def find_cliques(lines: Sequence[str]) -> list[str]:
-    """Return for each line of a template the clique that it belongs to, empty for those of none.
+    """Return the clique of each line of a template; empty: none.
 
     >>> find_cliques(["cliques:", "- name: a", "  spec: {}", "podCliqueScalingGroups:", "- name: g"])
     ['', 'a', 'a', '', '']
@@ -43,7 +43,7 @@ def find_cliques(lines: Sequence[str]) -> list[str]:
         elif line.startswith("-"):
             began, name = number, ""
         if is_inside and (found := _NAME.fullmatch(line)):
-            # Keys are sorted: what stands before the name belongs to it as well.
+            # Keys are sorted, so lines before the name belong to the clique too.
             name = found[1]
             owners[began:number] = [name] * (number - began)
         owners[number] = name
@@ -66,7 +66,7 @@ def _lines(hunk: _Opcodes, old: Sequence[str], new: Sequence[str]) -> Iterator[s
 
 
 def _span(start: int, stop: int) -> str:
-    """Return where lines are, counted from one, as unified diffs write it."""
+    """Return a line range, counted from one, as in a unified diff."""
     length = stop - start
     if length == 1:
         return str(start + 1)

@@ -1,13 +1,13 @@
-"""Moments of the mirror, which keeps seconds, as pages and API show them."""
+"""Converts times of the mirror, which are seconds, for pages and API."""
 
 from datetime import UTC, datetime
 
 
 def to_datetime(seconds: float) -> datetime:
-    """Return a moment."""
+    """Return a time."""
     return datetime.fromtimestamp(seconds, UTC)
 
 
 def to_datetime_or_none(seconds: float | None) -> datetime | None:
-    """Return a moment, if there is one."""
+    """Return a time, if there is one."""
     return None if seconds is None else to_datetime(seconds)

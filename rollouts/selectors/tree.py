@@ -1,8 +1,8 @@
 """A workload as a tree: replicas, their cliques and scaling groups, the replicas of those, and the pods of each.
 
-What is outdated, available, complete or surge is taken from the engine's own views, under the strategy in force, so a
-page can never say anything else than what the controller acts on. Besides the mirror's reading of the workload it takes
-three queries: what only pages want to know of pods, the revisions, and sometimes their templates.
+The engine's views, with the effective strategy, say what is outdated, available, complete or surge, so a page always
+shows what the controller acts on. Besides the snapshot of the workload this costs three queries: details of pods for
+pages, the revisions, and sometimes their templates.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -23,7 +23,7 @@ from rollouts.selectors.revisions import RevisionNumbers, mask_image
 from rollouts.selectors.timestamps import to_datetime
 from rollouts.selectors.workload_snapshot import WorkloadSnapshot, read_snapshot
 
-_UNREADABLE: Final = "The workload's manifest cannot be read, so nothing has a place in it."
+_UNREADABLE: Final = "The manifest of the workload is not valid, so its objects have no position."
 
 
 @value
@@ -34,7 +34,7 @@ class PodNode:
     uid: str
     index: int
     template_hash: str
-    revision: int | None  # None: of a template that is not on record
+    revision: int | None  # None: the template is not stored
     outdated: bool
     available: bool
     ready: bool
@@ -55,15 +55,15 @@ class PodNode:
 
 @value
 class CliqueNode:
-    """A PodClique, also one that is not there yet or no more."""
+    """A PodClique, also one that does not exist."""
 
     name: str
-    template: str  # its name in the set's template
+    template: str  # its name in the template
     exists: bool
     wanted: int
-    needed: int  # available pods that make it available
+    needed: int  # how many available pods make it available
     template_hash: str  # the current one
-    promised_hash: str  # that its PodClique carries; empty where there is none
+    promised_hash: str  # the hash on its PodClique; empty: it does not exist
     available_pods: int
     scheduled_pods: int
     gated_pods: int
@@ -96,7 +96,7 @@ class GroupNode:
     template: str
     exists: bool
     wanted: int
-    needed: int  # available replicas that make it available
+    needed: int  # how many available replicas make it available
     available: bool
     outdated: bool
     complete: bool
@@ -114,14 +114,14 @@ class ReplicaNode:
     outdated: bool
     complete: bool
     surge: bool
-    updating: bool  # the update is at work in it
-    cliques: tuple[CliqueNode, ...]  # those in no scaling group
+    updating: bool  # the update is replacing its pods
+    cliques: tuple[CliqueNode, ...]  # outside scaling groups
     groups: tuple[GroupNode, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class PodCounts:
-    """How many pods there are of each sort; those that are leaving are counted as nothing else."""
+    """Counts of pods; terminating pods count only as such."""
 
     total: int
     available: int
@@ -132,7 +132,7 @@ class PodCounts:
 
 @dataclass(frozen=True, slots=True)
 class Stranger:
-    """Something that carries the workload's labels and has no place in it; nobody touches it."""
+    """An object with the labels of the workload and without a position in it; the controller ignores it."""
 
     name: str
     why: str
@@ -140,14 +140,14 @@ class Stranger:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadTree:
-    """Everything there is of a workload, in its place."""
+    """All objects of a workload, each in its position."""
 
     cluster: str
     namespace: str
     name: str
     uid: str
     version: str
-    strategy: str  # in force
+    strategy: str  # effective
     generation_hash: str  # of the current template
     revision: int | None  # its number
     wanted: int  # replicas of the set
@@ -158,26 +158,26 @@ class WorkloadTree:
 
 
 def workload_tree(place: WorkloadRef) -> WorkloadTree:
-    """Return the tree of a workload; raises NotThere."""
+    """Return the tree of a workload; raises NotFound."""
     return snapshot_tree(place, read_snapshot(place))
 
 
 def snapshot_tree(place: WorkloadRef, snapshot: WorkloadSnapshot) -> WorkloadTree:
-    """Return the tree of a workload that was looked at."""
+    """Return the tree of a workload, from its snapshot."""
     if snapshot.planner_input is None:
         return _tree(place, snapshot, strangers=[(pod.name, _UNREADABLE) for pod in snapshot.mirrored.observed.pods])
-    shape, tree = snapshot.planner_input.shape, snapshot.planner_input.tree
+    layout, tree = snapshot.planner_input.layout, snapshot.planner_input.tree
     builder = _TreeBuilder(
-        wanted=shape.workload.replicas,
+        wanted=layout.workload.replicas,
         updating=frozenset(read_progress(snapshot.mirrored.observed.status).updating),
         numbers=RevisionNumbers(place.cluster, snapshot.mirrored.uid),
         extras=_read_extras(snapshot, place),
     )
     replicas = tuple(map(builder.replica, tree.replicas.values()))
-    revision = builder.numbers.of_generation(shape.generation_hash)
+    revision = builder.numbers.of_generation(layout.generation_hash)
     strangers = sorted([*snapshot.mirrored.strangers, *tree.strangers])
     return _tree(
-        place, snapshot, strangers, generation_hash=shape.generation_hash, revision=revision, replicas=replicas
+        place, snapshot, strangers, generation_hash=layout.generation_hash, revision=revision, replicas=replicas
     )
 
 
@@ -212,7 +212,7 @@ _NO_EXTRA: Final = ("", 0, "", "", "", None)
 
 
 def _read_extras(snapshot: WorkloadSnapshot, place: WorkloadRef) -> dict[str, tuple[Any, ...]]:
-    """Return by uid what pages show of pods and decisions do not need."""
+    """Return by uid the details of pods that only pages show."""
     rows = models.Pod.objects.filter(cluster=snapshot.cluster, namespace=place.namespace, workload=place.name)
     return {uid: tuple(rest) for uid, *rest in rows.values_list(*_EXTRA_COLUMNS)}
 
@@ -317,18 +317,18 @@ class _TreeBuilder:
 
 @lru_cache(maxsize=4096)
 def _shown_images(images: str) -> tuple[str, ...]:
-    """Return the names of images as they may be shown; most pods have the same."""
+    """Return masked images; cached, because most pods have the same."""
     return tuple(map(mask_image, images.split()))
 
 
 def walk_cliques(tree: WorkloadTree) -> Iterator[tuple[str, CliqueNode]]:
-    """Return all cliques that have a place in the tree, each with where it is."""
+    """Yield all cliques of the tree, each with its position in words."""
     for replica in tree.replicas:
         yield from _walk_replica(replica)
 
 
 def walk_pods(tree: WorkloadTree) -> Iterator[PodNode]:
-    """Return all pods that have a place in the tree."""
+    """Yield all pods of the tree."""
     for _, clique in walk_cliques(tree):
         yield from clique.pods
 

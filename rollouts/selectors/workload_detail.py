@@ -1,4 +1,4 @@
-"""One workload in full: what it is made of, how it stands, and how far its update is."""
+"""One workload in full: its components, its conditions and the progress of its update."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields
@@ -21,7 +21,7 @@ from rollouts.selectors.workloads import WorkloadSummary, workload_summary
 
 @dataclass(frozen=True, slots=True)
 class ConditionNote:
-    """A condition of the set's status."""
+    """A condition of the PodCliqueSet."""
 
     type: str
     status: str
@@ -36,7 +36,7 @@ class Component:
 
     name: str
     kind: Literal["clique", "group"]
-    group: str  # the scaling group that a clique is in; empty for one in none
+    group: str  # the scaling group of a clique; empty: none
     replicas: int
     min_available: int
     role: str
@@ -54,7 +54,7 @@ class UpdatingReplica:
 
 @dataclass(frozen=True, slots=True)
 class UpdateProgress:
-    """How far the update is, as the set's status says."""
+    """The progress of the update, from the status of the set."""
 
     started: datetime | None
     ended: datetime | None
@@ -70,20 +70,20 @@ class WorkloadDetail(WorkloadSummary):
     """A workload in full."""
 
     generation: int
-    observed_generation: int  # up to which the controller has looked at it
+    observed_generation: int  # the last generation that the controller has reconciled
     annotations: Mapping[str, str]  # masked
-    revision: int | None  # the number of its current template; None until it is on record
+    revision: int | None  # of its current template; None: not stored yet
     conditions: tuple[ConditionNote, ...]
     progress: UpdateProgress | None  # None: it was never updated
     components: tuple[Component, ...]
     rollout: RolloutSummary | None  # the newest
-    findings: tuple[Finding, ...]  # why it cannot be read
+    findings: tuple[Finding, ...]  # why the manifest is not valid
     unsupported: tuple[Finding, ...]  # fields of its manifest that have no effect
-    cluster_trouble: str  # why what is shown may be old; empty when nothing is the matter
+    cluster_trouble: str  # why the data may be old; empty: no problem
 
 
 def workload_detail(place: WorkloadRef) -> WorkloadDetail:
-    """Return a workload in full; raises NotThere."""
+    """Return a workload in full; raises NotFound."""
     row = find_workload(place)
     summary = workload_summary(place)
     parsed = parse_workload(row.manifest)

@@ -1,12 +1,12 @@
-"""Workloads as lines of the dashboard's list: what `workloads` tells of each, with its pods and their templates.
+"""The rows of the list of workloads: the summary of `workloads`, with counts of pods and their templates.
 
-Pods are counted and not looked at one by one: a line says how many are desired, how many serve, how many of the desired
-ones are updated, and which templates the others run. For all lines of a page together this costs four queries, and one
-more each when a revision or a generation is met for the first time.
+The database counts the pods: how many are desired, how many are available, how many of the desired pods are updated,
+and which templates the others run. All rows of a page together cost four queries, and one more each for revisions and
+generations that are new to this process.
 
-The numbers are those of `pod_counts`, which counts one workload: surge is what is there beyond what is desired, at any
-of the three levels, and no part of what is updated; pods that are leaving do not count, nor do those whose PodClique is
-gone, which will follow it.
+The numbers are equal to those of `pod_counts`, which counts one workload: surge is everything beyond the desired number
+at any of the three levels, and does not count as updated; terminating pods do not count, nor do pods whose PodClique is
+gone, because the cluster deletes them.
 """
 
 from collections import Counter, defaultdict
@@ -32,28 +32,28 @@ _WorkloadKey: TypeAlias = tuple[str, str, str]  # cluster, namespace, name
 
 @dataclass(frozen=True, slots=True)
 class RowPodCounts:
-    """How many pods of a workload there are, of what kind; those that are leaving are not counted."""
+    """Counts of the pods of a workload; terminating pods do not count."""
 
     desired: int
     available: int  # surge included
-    updated: int  # of the desired ones: available, on the current template
-    available_outdated: int  # of the desired ones: available, on another template
-    outdated: int  # on another template, available or not, surge included
-    surge: int  # there beyond what is desired, available or not
+    updated: int  # available pods of the current template in desired positions
+    available_outdated: int  # available pods of another template in desired positions
+    outdated: int  # pods of another template, available or not, surge included
+    surge: int  # pods beyond the desired positions, available or not
 
     @property
     def available_desired(self) -> int:
-        """How many serve that are no surge."""
+        """How many available pods are not surge."""
         return self.updated + self.available_outdated
 
     @property
     def surge_available(self) -> int:
-        """How many serve that are surge."""
+        """How many available pods are surge."""
         return self.available - self.available_desired
 
     @property
     def bar_length(self) -> int:
-        """What a bar is as long as."""
+        """The number of pods that a full bar stands for."""
         return max(self.desired + self.surge, self.available, 1)
 
 
@@ -61,7 +61,7 @@ class RowPodCounts:
 class TemplateInUse:
     """A revision that pods of a workload run."""
 
-    generation_hash: str  # empty: not on record
+    generation_hash: str  # empty: not stored
     revision: int | None
     age: TemplateAge
     pods: int
@@ -69,7 +69,7 @@ class TemplateInUse:
 
 @dataclass(frozen=True, slots=True)
 class WorkloadRow:
-    """A workload as a line of the list."""
+    """A row of the list."""
 
     workload: WorkloadSummary
     pods: RowPodCounts
@@ -77,50 +77,50 @@ class WorkloadRow:
 
     @property
     def since(self) -> datetime:
-        """Since when it is as it is: under way, complete, or there."""
+        """Since when it has its present state."""
         one = self.workload
         return one.update_ended_at or one.update_started_at or one.created
 
 
 def workload_rows(workloads: Sequence[WorkloadSummary]) -> list[WorkloadRow]:
-    """Return the lines of these workloads, in their order."""
+    """Return the rows of workloads, in their order."""
     workload_pods_by_key = _read_workload_pods(workloads)
     records = _read_revision_indexes(workloads)
     return [_make_row(one, workload_pods_by_key[_workload_key(one)], records[one.uid]) for one in workloads]
 
 
-# ---- what is read
+# ---- queries
 
 
 @dataclass(frozen=True, slots=True)
 class _Clique:
-    """What counting needs to know of a clique."""
+    """The columns of a PodClique that counting needs."""
 
     uid: str
     template: str  # its name in the template
-    template_hash: str  # what it promises
+    template_hash: str  # the hash on the PodClique
     wanted: int
-    is_extra: bool  # the replica that it is in is surge, and so all of it
+    is_extra: bool  # its replica is surge, and so are all its pods
 
 
 class _PodKind(NamedTuple):
-    """Pods that are alike."""
+    """Pods with equal values."""
 
     clique: str
     template_hash: str
     ready: bool
-    is_beyond: bool  # their indices are beyond what their clique is to have
+    is_beyond: bool  # their indices are not below the wanted number of their clique
 
 
 @dataclass(slots=True)
 class _WorkloadPods:
-    """What there is of one workload."""
+    """The objects of one workload."""
 
     name: str
-    replicas: int  # that it is to have
-    pods_per_replica: PodsPerReplica | None  # None: its manifest cannot be read
+    replicas: int  # wanted
+    pods_per_replica: PodsPerReplica | None  # None: the manifest cannot be parsed
     cliques: dict[str, _Clique] = field(default_factory=dict)  # by name
-    groups: dict[str, int] = field(default_factory=dict)  # what scaling groups are scaled to, by name
+    groups: dict[str, int] = field(default_factory=dict)  # the replicas of scaling groups, by name
     scaled: list[ScaledComponent] = field(default_factory=list)
     pods: Counter[_PodKind] = field(default_factory=Counter)  # how many
 
@@ -129,7 +129,7 @@ class _WorkloadPods:
         return replica >= self.replicas or (group != "" and group_replica >= self._count_parts(replica, group))
 
     def _count_parts(self, replica: int, group: str) -> int:
-        """Return how many replicas a group is to have: by the template where it is gone while it is recreated."""
+        """Return the wanted replicas of a group; while it is recreated, those of the template."""
         component = group.removeprefix(group_name(self.name, replica, ""))
         return self.groups.get(group, (self.pods_per_replica or {}).get(component, (0, 0))[0])
 
@@ -167,7 +167,7 @@ def _read_workload_pods(workloads: Sequence[WorkloadSummary]) -> Mapping[_Worklo
         workload_pods_by_key, _count_pods(workload_pods_by_key)
     ):
         clique = workload_pods.cliques.get(sort[0])
-        # What an earlier PodClique of that name has left is about to go.
+        # The cluster is about to delete pods of an earlier PodClique with that name.
         if clique is not None and clique.uid == owner:
             workload_pods.pods[_PodKind(*sort)] += number
     return workload_pods_by_key
@@ -187,7 +187,7 @@ def _rows(
 def _with_workload_pods(
     workload_pods_by_key: Mapping[_WorkloadKey, _WorkloadPods], rows: Iterable[tuple[Any, ...]]
 ) -> Iterator[tuple[Any, ...]]:
-    """Yield each row with the crowd that it belongs to in the place of the workload's name."""
+    """Yield each row with its workload in place of the key."""
     for cluster, namespace, workload, *rest in rows:
         workload_pods = workload_pods_by_key.get((cluster, namespace, workload))
         if workload_pods is not None:
@@ -195,7 +195,7 @@ def _with_workload_pods(
 
 
 def _filter_by_workload(model: Any, places: Iterable[_WorkloadKey]) -> Any:
-    """Return what belongs to any of the workloads, and perhaps to some of the same name elsewhere."""
+    """Return the objects of the workloads, and possibly of others with the same name elsewhere."""
     known = [*places]
     clusters, namespaces, names = (set(part) for part in zip(*known, strict=True)) if known else ((), (), ())
     return model.objects.filter(cluster__name__in=clusters, namespace__in=namespaces, workload__in=names).order_by()
@@ -222,10 +222,10 @@ def _read_revision_indexes(workloads: Sequence[WorkloadSummary]) -> Mapping[str,
     return records
 
 
-# ---- what is made of it
+# ---- rows
 
 _CURRENT: Final = 0  # stands for the current revision, whatever its number
-_UNKNOWN: Final = -1  # for one that is not on record; both come before all that are
+_UNKNOWN: Final = -1  # for a revision that is not stored; both are below every number
 
 
 def _make_row(workload: WorkloadSummary, workload_pods: _WorkloadPods, record: _RevisionIndex) -> WorkloadRow:
@@ -256,14 +256,14 @@ def _count(workload: WorkloadSummary, workload_pods: _WorkloadPods, current: Set
 def _count_desired(workload_pods: _WorkloadPods) -> int:
     if workload_pods.pods_per_replica is not None:
         return count_scaled_pods(workload_pods.replicas, workload_pods.pods_per_replica, workload_pods.scaled)
-    # Of a manifest that cannot be read, what was made of an earlier one.
+    # Without a valid manifest, the objects of an earlier one count.
     return sum(one.wanted for one in workload_pods.cliques.values() if not one.is_extra)
 
 
 def _find_complete(workload: WorkloadSummary, workload_pods: _WorkloadPods, current: Set[_PodKind]) -> Set[str]:
-    """Return the cliques that have just what they want, all of it available and current: they have no surge.
+    """Return the cliques with exactly the wanted pods, all available and current: they have no surge.
 
-    Scaling in may have left the pods 0 and 2. While an update is under way, pod 2 stands in for one that is replaced.
+    Scaling in may have left the pods 0 and 2. During an update, pod 2 is surge for a pod that is replaced.
     """
     if workload.update_started_at is not None and workload.update_ended_at is None:
         return frozenset()
@@ -278,7 +278,7 @@ def _find_complete(workload: WorkloadSummary, workload_pods: _WorkloadPods, curr
 def _make_revision_finder(
     workload: WorkloadSummary, workload_pods: _WorkloadPods, record: _RevisionIndex
 ) -> Callable[[str, str], int]:
-    """Return what says which revision a pod of a clique with a template hash is of."""
+    """Return a function that finds the revision of a pod by its clique and template hash."""
     numbers: dict[tuple[str, str], int] = {}
     current: Mapping[str, str] | None = None
     for number, (generation, hashes) in record.revisions.items():
@@ -288,7 +288,7 @@ def _make_revision_finder(
 
     def find(clique: str, template_hash: str) -> int:
         known = workload_pods.cliques[clique]
-        # Until the current revision is on record, what the clique promises is the best that is known.
+        # Until the current revision is stored, the hash on the PodClique is used.
         newest = known.template_hash if current is None else current.get(known.template)
         return _CURRENT if template_hash == newest else numbers.get((known.template, template_hash), _UNKNOWN)
 

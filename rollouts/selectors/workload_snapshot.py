@@ -1,7 +1,7 @@
-"""The clusters that are shown, and one workload as the engine looks at it.
+"""The visible clusters, and one workload with its effective strategy, as the engine sees it.
 
-Everything that shows a workload begins here, so that each of them means the same workload, under the strategy that is
-in force. The invariant: what is not configured, or not in the mirror, is `NotFound` with a sentence that says which.
+Every selector of a workload starts here, so that all use the same workload and strategy. The invariant: a cluster that
+is not configured, and a workload that is not in the mirror, raise `NotFound` with a sentence that says which it is.
 """
 
 import time
@@ -31,58 +31,58 @@ from rollouts.runtime.connections import configured_cluster_names
 
 @dataclass(frozen=True, slots=True)
 class PlannerInput:
-    """A workload as the engine plans with it."""
+    """The layout and tree of a workload, the input of the planner."""
 
-    shape: Layout
+    layout: Layout
     tree: Tree
 
 
 @dataclass(frozen=True)
 class WorkloadSnapshot:
-    """A workload with everything there is of it, as it was looked at once."""
+    """A workload with all its objects at one time."""
 
     cluster: models.Cluster
     mirrored: MirroredWorkload
-    overrides: tuple[Override, ...]  # all of its cluster's, also those that hit others
+    overrides: tuple[Override, ...]  # of its cluster, also those that do not match it
     effective: EffectiveStrategy
-    workload: Workload | None  # with the strategy in force; None when its manifest cannot be read
-    findings: tuple[Finding, ...]  # why it cannot be read
+    workload: Workload | None  # with the effective strategy; None when the manifest cannot be parsed
+    findings: tuple[Finding, ...]  # why the manifest is not valid
     now: float
 
     @property
     def version(self) -> str:
-        """What an edit of it refers to."""
+        """The version, for edits."""
         return version_of(self.mirrored.uid, self.mirrored.manifest["metadata"].get("generation") or 0)
 
     @cached_property
     def planner_input(self) -> PlannerInput | None:
-        """Everything in its place, once for all who ask; None when its manifest cannot be read."""
+        """The input of the planner; None when the manifest cannot be parsed."""
         if self.workload is None:
             return None
-        shape = make_layout(self.workload)
-        return PlannerInput(shape, build_tree(shape, self.mirrored.observed))
+        layout = make_layout(self.workload)
+        return PlannerInput(layout, build_tree(layout, self.mirrored.observed))
 
 
 def visible_clusters() -> Mapping[str, models.Cluster]:
-    """Return the rows of the clusters that are shown, in the order of the settings; new ones have none yet."""
+    """Return the rows of the configured clusters that have one, in the order of the settings."""
     names = configured_cluster_names()
     rows = {row.name: row for row in models.Cluster.objects.filter(name__in=names)}
     return {name: rows[name] for name in names if name in rows}
 
 
 def find_cluster(name: str) -> models.Cluster:
-    """Return the row of a cluster; raises NotThere."""
+    """Return the row of a cluster; raises NotFound."""
     names = configured_cluster_names()
     row = models.Cluster.objects.filter(name=name).first() if name in names else None
     if row is not None:
         return row
     if name in names:
-        raise NotFound(f"The cluster {name} has not been heard of yet: is the watcher running?")
+        raise NotFound(f"The watcher has not reached the cluster {name} yet. Is the watcher running?")
     raise make_cluster_not_found(name, names)
 
 
 def find_workload(place: WorkloadRef) -> models.Workload:
-    """Return the row of a workload, with its cluster's; raises NotThere."""
+    """Return the row of a workload, with that of its cluster; raises NotFound."""
     cluster = find_cluster(place.cluster)
     found = models.Workload.objects.filter(cluster=cluster, namespace=place.namespace, name=place.name).first()
     if found is None:
@@ -93,15 +93,15 @@ def find_workload(place: WorkloadRef) -> models.Workload:
 
 
 def make_not_found(place: WorkloadRef, cluster: models.Cluster) -> NotFound:
-    """Return that there is no such workload, or that nobody can tell yet."""
+    """Return the error for a workload that does not exist, or is not in the mirror yet."""
     sentence = f"There is no workload {place.name} in the namespace {place.namespace} of {cluster.name}."
     if not cluster.complete:
-        sentence = f"{sentence} The cluster has not been listed to its end yet."
+        sentence = f"{sentence} The objects of the cluster are still being listed."
     return NotFound(sentence)
 
 
 def read_snapshot(place: WorkloadRef) -> WorkloadSnapshot:
-    """Read a workload with all its parts and the strategy in force; raises NotThere."""
+    """Read a workload with all its objects and its effective strategy; raises NotFound."""
     cluster = find_cluster(place.cluster)
     seen = mirror.fetch_workload(cluster, place.namespace, place.name)
     if seen is None:

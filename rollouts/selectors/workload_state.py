@@ -1,13 +1,12 @@
 """The four states that lists of workloads are sorted and counted by, from the columns of the mirror.
 
-Written as SQL, so that counting a thousand workloads is one query. What a state is made of, the engine has said: these
-are the reasons of the conditions that `engine.plan.status` and the reconciler write. From the most to the least
-pressing:
+As SQL, so that counting a thousand workloads is one query. The states follow from the reasons of the conditions that
+`engine.plan.status` and the reconciler write. From the most to the least urgent:
 
-    needs-attention   an update is stuck, something wanted does not come, or the set cannot be acted on as written
-    progressing       an update or a deployment is under way, a change is not looked at yet, or the set is leaving
+    needs-attention   an update is stuck, wanted pods do not become available, or the manifest is not valid
+    progressing       an update or a deployment is in progress, a change is not reconciled yet, or it is terminating
     waiting           outdated pods wait until somebody deletes them (OnDelete)
-    settled           everything is there, on the current template
+    settled           all pods are available and run the current template
 """
 
 from enum import StrEnum
@@ -15,11 +14,11 @@ from typing import Final
 
 from django.db.models import Case, F, IntegerField, Q, Value, When
 
-from rollouts.engine.plan.diagnosis import WaitCode
+from rollouts.engine.plan.wait_codes import WaitCode
 
 
 class State(StrEnum):
-    """How a workload stands."""
+    """The state of a workload."""
 
     NEEDS_ATTENTION = "needs-attention"
     PROGRESSING = "progressing"
@@ -28,7 +27,7 @@ class State(StrEnum):
 
 
 STATES: Final = tuple(State)
-"""By the number that stands for them in SQL, the most pressing one first."""
+"""The states by their number in SQL, the most urgent first."""
 
 _PROGRESSING_REASONS: Final = ("", "UpdateInProgress", "Deploying")
 _HEALTHY_REASONS: Final = (*_PROGRESSING_REASONS, "Complete", str(WaitCode.AWAITING_DELETION))
@@ -45,4 +44,4 @@ STATE_INDEX: Final = Case(
     default=Value(STATES.index(State.SETTLED)),
     output_field=IntegerField(),
 )
-"""The number of a row's state."""
+"""The number of the state of a row."""

@@ -1,8 +1,8 @@
-"""Workloads: the list with its filters and counts, and one line of it.
+"""The list of workloads with its filters and counts, and one row of it.
 
-The list reads columns of the mirror and never a manifest. Four queries and one a cluster, however many workloads there
-are: the clusters, the counts by state, the page, what overrides there are, and, where one of those hits something on
-the page, the manifests it hits. A search that met pods or templates costs two more.
+The list reads columns of the mirror and no manifests. It costs four queries, and one for each cluster, however many
+workloads there are: the clusters, the counts by state, the page, the overrides, and the manifests of workloads on the
+page that an override matches. A search that matches pods or templates costs two more.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,12 +29,12 @@ from rollouts.selectors.timestamps import to_datetime, to_datetime_or_none
 from rollouts.selectors.workload_snapshot import find_cluster, make_not_found, visible_clusters
 from rollouts.selectors.workload_state import STATE_INDEX, STATES, State
 
-# What a list can be ordered by, with the columns.
+# The orderings of the list, with their columns.
 ORDERINGS: Final[Mapping[str, tuple[str, ...]]] = {
     "name": ("name",),
     "namespace": ("namespace",),
     "cluster": ("cluster__name",),
-    "state": ("standing",),
+    "state": ("state_index",),
     "created": ("created",),
     "replicas": ("replicas",),
     "available": ("available_replicas",),
@@ -46,27 +46,27 @@ _TIE_BREAKERS: Final = ("namespace", "name", "cluster__name")
 _COLUMNS: Final = (
     *("id", "cluster__name", "namespace", "name", "uid", "generation", "labels", "created", "leaving", "replicas"),
     *("available_replicas", "updated_replicas", "strategy", "generation_hash", "update_started_at"),
-    *("update_ended_at", "progressing_reason", "stuck_reason", "waits_for", "fault_reason", "standing"),
+    *("update_ended_at", "progressing_reason", "stuck_reason", "waits_for", "fault_reason", "state_index"),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadFilters:
-    """Which workloads are asked for; what is empty asks for all."""
+    """Filters; an empty one matches all."""
 
     clusters: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
     names: tuple[str, ...] = ()
-    strategies: tuple[str, ...] = ()  # in force
+    strategies: tuple[str, ...] = ()  # effective
     states: tuple[State, ...] = ()
-    labels: tuple[tuple[str, str], ...] = ()  # all of them
+    labels: tuple[tuple[str, str], ...] = ()  # all must match
     search: str = ""  # words; see `search`
-    ordering: tuple[str, ...] = ()  # keys of ORDERINGS, with a minus before those that go down
+    ordering: tuple[str, ...] = ()  # keys of ORDERINGS, with a minus for descending
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSummary:
-    """A workload as a line of a list."""
+    """A workload in a list."""
 
     cluster: str
     namespace: str
@@ -77,35 +77,35 @@ class WorkloadSummary:
     labels: Mapping[str, str]
     leaving: bool
     state: State
-    reason: str  # CamelCase: what makes it so
-    waits_for: str  # CamelCase: what an update waits for that is under way and not stuck; empty: nothing
+    reason: str  # CamelCase: the reason for the state
+    waits_for: str  # CamelCase: what an update in progress waits for; empty: nothing, or it is stuck
     replicas: int
     available_replicas: int
     updated_replicas: int
     strategy: StrategyInForce
-    generation_hash: str  # empty until the controller has looked at it
+    generation_hash: str  # empty until the controller has reconciled it
     update_started_at: datetime | None
     update_ended_at: datetime | None
-    # What a search met, where the names do not show it: a pod or a template.
+    # The pod or template that matched the search, if the names do not.
     found_by: FoundBy | None = field(default=None, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadPage:
-    """A part of the list, and how many there are of each state whatever state was asked for."""
+    """A page of the list, and the counts by state without the filter by state."""
 
     page: Page[WorkloadSummary]
     totals: Mapping[State, int]
 
 
 def workload_list(filters: WorkloadFilters, window: Window) -> WorkloadPage:
-    """Return workloads with the strategy in force."""
+    """Return a page of workloads with their effective strategies."""
     clusters = visible_clusters()
     overrides = list_active_overrides(clusters)
     rows = _filter(models.Workload.objects.filter(cluster__in=[row.pk for row in clusters.values()]), filters)
     if filters.strategies:
         rows = rows.filter(id__in=_list_ids_with_strategy(rows, filters.strategies, overrides))
-    rows = rows.annotate(standing=STATE_INDEX)
+    rows = rows.annotate(state_index=STATE_INDEX)
     totals = _count(rows)
     if filters.states:
         rows = rows.filter(standing__in=[STATES.index(state) for state in filters.states])
@@ -118,17 +118,17 @@ def workload_list(filters: WorkloadFilters, window: Window) -> WorkloadPage:
 
 
 def workload_summary(place: WorkloadRef) -> WorkloadSummary:
-    """Return one workload as lists show it; raises NotThere."""
+    """Return one workload as in the list; raises NotFound."""
     cluster = find_cluster(place.cluster)
     rows = models.Workload.objects.filter(cluster=cluster, namespace=place.namespace, name=place.name)
-    line = rows.annotate(standing=STATE_INDEX).values(*_COLUMNS).first()
+    line = rows.annotate(state_index=STATE_INDEX).values(*_COLUMNS).first()
     if line is None:
         raise make_not_found(place, cluster)
     strategies = list_effective_strategies([_override_target(line)], list_active_overrides([cluster.name]))
     return _summary(line, strategies[line["id"]])
 
 
-# ---- which ones
+# ---- filters
 
 
 def _filter(rows: "QuerySet[models.Workload]", filters: WorkloadFilters) -> "QuerySet[models.Workload]":
@@ -146,10 +146,10 @@ def _filter(rows: "QuerySet[models.Workload]", filters: WorkloadFilters) -> "Que
 
 
 def _has_label(label: str, value: str) -> GreaterThan:
-    """Look for a label in the text that labels are kept as.
+    """Return the condition for a label, which searches the JSON text of the labels.
 
-    Neither labels nor their values can hold a quote, so the pair with its quotes is found where it is one and nowhere
-    else. LIKE would not tell upper from lower case on every database.
+    Neither labels nor their values can contain a quote, so the quoted pair matches only itself. LIKE would ignore case
+    on some databases.
     """
     pair = f'"{label}":"{value}"'
     return GreaterThan(StrIndex(F("labels"), Value(pair)), 0)
@@ -165,7 +165,7 @@ def _list_ids_with_strategy(
 
 
 def _count(rows: "QuerySet[Any]") -> dict[State, int]:
-    numbers = dict(rows.order_by().values_list("standing").annotate(number=Count("id")))
+    numbers = dict(rows.order_by().values_list("state_index").annotate(number=Count("id")))
     return {state: numbers.get(index, 0) for index, state in enumerate(STATES)}
 
 
@@ -176,11 +176,11 @@ def _order(ordering: tuple[str, ...]) -> list[str]:
         for column in ORDERINGS[word.removeprefix("-")]
     ]
     named = {column.removeprefix("-") for column in columns}
-    # Always down to the last one: pages of an order that leaves ties would show a row twice, or never.
+    # The ordering is always total: with ties, a row could be on two pages, or on none.
     return [*columns, *(column for column in _TIE_BREAKERS if column not in named)]
 
 
-# ---- what is told of each
+# ---- rows
 
 
 def _override_target(line: Mapping[str, Any]) -> OverrideTarget:
@@ -206,7 +206,7 @@ def _summary(line: Mapping[str, Any], strategy: StrategyInForce) -> WorkloadSumm
         created=to_datetime(line["created"]),
         labels=line["labels"],
         leaving=line["leaving"],
-        state=STATES[line["standing"]],
+        state=STATES[line["state_index"]],
         reason=line["fault_reason"] or line["stuck_reason"] or line["progressing_reason"],
         waits_for=line["waits_for"],
         replicas=line["replicas"],

@@ -1,6 +1,16 @@
-"""What people command, a module for each thing that they command; each command is checked, carried out and audited.
+"""Everything that changes something, a module for each subject; each command is checked, executed and audited.
 
-Entry points (API, pages, admin) call these and nothing else that changes something. A command takes who gives it
-(`audit.Caller`), where (`commands.WorkloadRef`) and what; it returns a value, or raises one of `errors` with the
-sentence to show. The invariant: what is refused changes nothing.
+API, pages and admin call these. A command takes who calls it (`audit.Caller`), which workload it is about
+(`accounts.commands.WorkloadRef`) and what to change; it returns a value, or raises an error of `accounts.errors` with
+the sentence to show. The invariant: a command that is refused changes nothing.
+
+    changes, workloads      changes of a workload as values, and the function that makes them
+    edit, apply, scaling    how each kind of change reaches the cluster
+    simulation              what a change would do
+    pods, surge, deletion   pods that a person deletes
+    workload_deletion       a workload that a person deletes
+    takeover                a workload that Grove's own operator manages
+    overrides               strategy overrides; `override_preview` checks them
+    accounts, passwords     accounts, tokens and passwords
+    audit                   who called, and the audit log
 """

@@ -1,19 +1,19 @@
-"""A manifest applied: the workload is to carry these fields, whether it is there already or not.
+"""Applies a manifest to a workload, which may exist or not.
 
-Server-side apply, with this product as the field manager: what was applied before and is left out now is removed, what
-others hold stays theirs. A field that somebody else holds with another value is refused, with who it is, unless `force`
-takes it over. What our own commands have written is no such conflict: it was written for the same people.
+Server-side apply with Grove UI as the field manager: a field that was applied before and is left out now is removed,
+and fields of other managers stay. A field that another manager owns with another value is refused, with the name of the
+manager, unless `force` takes it over. Fields that our own commands wrote are no conflict.
 
-The cluster is asked twice. First without effect: that tells what the workload would be, which the rules of the engine
-look at and the audit keeps; then in earnest, for the very object and state that was read. Writes of a status change
-that state too, so the second call is repeated on what is there then, as long as nobody has written what people write.
+Each apply asks the cluster twice: first as a dry run, for the engine to validate the result and for the audit log to
+keep it; then for effect, with the uid and resourceVersion that were read. Writes to the status change the
+resourceVersion too, so the second call runs again on the new state as long as only the status has changed.
 
-Of metadata only labels and annotations are applied. Finalizers and ownerReferences decide when the cluster deletes the
-workload, which is another command: they may stand in a manifest as the cluster has them, and are refused otherwise. No
-manifest changes them, be they written there or left out.
+Of the metadata, only labels and annotations are applied. Finalizers and ownerReferences decide when the cluster deletes
+the workload, which is another command: a manifest may name them as the cluster has them, and is refused otherwise. No
+manifest changes them, whether it names them or not.
 
-An API server cannot be told that what is applied must not be there yet. So manifests are applied to one workload one
-after the other: of two that would create it, the second finds it there.
+Server-side apply cannot require that an object does not exist yet. So a lock serializes applies to one workload: of
+two that would create it, the second finds it.
 """
 
 import contextlib
@@ -24,10 +24,9 @@ from typing import Any, Final
 from redis import RedisError
 from redis.lock import Lock
 
+from rollouts.accounts import errors
 from rollouts.accounts.commands import Command, WorkloadRef
-from rollouts.accounts.errors import InvalidState, NotFound, VersionConflict
-from rollouts.cluster import Conflict, Obj, Unavailable
-from rollouts.cluster import NotFound as ClusterNotFound
+from rollouts.cluster import Conflict, NotFound, Obj, Unavailable
 from rollouts.cluster.client import FIELD_MANAGER
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.engine.manifest.findings import Finding, FindingCode, ValidationReport
@@ -57,13 +56,13 @@ from rollouts.services.workload_client import (
 )
 
 _EMPTY: Final[Obj] = {"metadata": {}}
-# Longer than applying takes; so long a workload is held by a process that was killed meanwhile.
+# Longer than an apply takes; the lock of a process that was killed ends after it.
 _LOCK_SECONDS: Final = 60
 _LOCK_WAIT_SECONDS: Final = 10
 _PROTECTED_METADATA: Final = {
-    "finalizers": "finalizers keep a workload from being deleted, so they cannot be applied; leave them out",
+    "finalizers": "finalizers block the deletion of a workload, so a manifest cannot set them; leave them out",
     "ownerReferences": (
-        "a workload whose owner is gone is deleted by the cluster, so ownerReferences cannot be applied; leave them out"
+        "the cluster deletes a workload whose owner is gone, so a manifest cannot set ownerReferences; leave them out"
     ),
 }
 _CONFLICTING_MANAGER: Final = re.compile(r'conflict with "([^"]*)"')
@@ -79,7 +78,7 @@ def workload_apply(
     expected: str | None = None,
     dry_run: bool = False,
 ) -> EditResult:
-    """Apply a manifest; what is hidden in it, as it was shown, is put back from what the cluster has."""
+    """Apply a manifest; masked values in it are restored from the cluster."""
     with audited_command(caller, Command.APPLY_WORKLOAD, place, dry_run=dry_run) as audited:
         wanted = _normalize_manifest(manifest, place)
         application = _ServerSideApply(
@@ -91,14 +90,14 @@ def workload_apply(
 
 @contextlib.contextmanager
 def _apply_lock(place: WorkloadRef) -> Iterator[None]:
-    """Wait for others of this installation who apply to the same workload; without Redis nobody waits."""
+    """Wait for other applies to the same workload in this installation; without Redis there is no lock."""
     lock = redis_client().lock(f"grove:apply:{place.key}", timeout=_LOCK_SECONDS, blocking_timeout=_LOCK_WAIT_SECONDS)
     if not _acquire(lock):
-        raise InvalidState(f"Somebody else applies a manifest to {place.name} just now; try again.")
+        raise errors.InvalidState(f"Another manifest is being applied to {place.name}. Try again.")
     try:
         yield
     finally:
-        with contextlib.suppress(RedisError):  # it may have run out, or Redis be away
+        with contextlib.suppress(RedisError):  # it may have expired, or Redis is down
             lock.release()
 
 
@@ -110,7 +109,7 @@ def _acquire(lock: Lock) -> bool:
 
 
 def preview_apply(caller: Caller, client: WorkloadClient, manifest: Any) -> tuple[Obj | None, Obj, ValidationReport]:
-    """Return the workload as it is, if it is, as a manifest would make it, and the warnings; nothing is changed."""
+    """Return the workload now (None: it does not exist), the workload after an apply, and the warnings."""
     application = _ServerSideApply(
         caller, client, _normalize_manifest(manifest, client.place), force=True, must_be_new=False
     )
@@ -120,17 +119,17 @@ def preview_apply(caller: Caller, client: WorkloadClient, manifest: Any) -> tupl
 
 
 class _ServerSideApply:
-    """A manifest on its way; what it says of metadata that is not applied is only compared."""
+    """One apply; metadata that is not applied is only compared."""
 
     def __init__(self, caller: Caller, client: WorkloadClient, wanted: Obj, *, force: bool, must_be_new: bool) -> None:
         self._caller = caller
-        self._site = client
+        self._client = client
         self._wanted = wanted
         self._force = force
         self._must_be_new = must_be_new
 
     def run(self, audited: AuditedCommand, expected: str | None, *, dry_run: bool) -> EditResult:
-        """Try it out, and then in earnest, as often as somebody else writes in between."""
+        """Apply as a dry run, then for effect, again after each conflict."""
         for attempt in range(MAX_ATTEMPTS):
             live = self.fetch(expected)
             if live is not None:
@@ -140,65 +139,67 @@ class _ServerSideApply:
             before = live or _EMPTY
             if dry_run:
                 return finish_edit(
-                    self._site, audited, before, tried, report.warnings, dry_run=True, is_new=live is None
+                    self._client, audited, before, tried, report.warnings, dry_run=True, is_new=live is None
                 )
             if attempt == 0:
-                changes = compute_changes(self._site.place, before, tried, reader_for(audited.caller, self._site.place))
+                changes = compute_changes(
+                    self._client.place, before, tried, reader_for(audited.caller, self._client.place)
+                )
                 audited.begin(
                     before=render_audit_side(live, changes, "before"), after=render_audit_side(None, changes, "after")
                 )
             stored = self._apply_if_unchanged(live, dry_run=False)
             if stored is not None:
                 return finish_edit(
-                    self._site, audited, before, stored, report.warnings, dry_run=False, is_new=live is None
+                    self._client, audited, before, stored, report.warnings, dry_run=False, is_new=live is None
                 )
-        raise VersionConflict(
-            f"{self._site.place.name} changes so often that this found no moment for its own; try again."
+        raise errors.VersionConflict(
+            f"{self._client.place.name} was modified {MAX_ATTEMPTS} times while this command ran. Try again."
         )
 
     def fetch(self, expected: str | None) -> Obj | None:
-        """Return the workload if it is there; raises when it is not as the caller saw it."""
-        place = self._site.place
+        """Return the workload if it exists; raises VersionConflict when the caller saw another version."""
+        place = self._client.place
         try:
-            live = self._site.fetch()
-        except NotFound:
+            live = self._client.fetch()
+        except errors.NotFound:
             if expected is not None:
-                raise VersionConflict(f"{place.name} is not there any more.") from None
+                raise errors.VersionConflict(f"{place.name} no longer exists.") from None
             return None
         if self._must_be_new:
-            raise VersionConflict(f"There is a workload {place.name} already.")
-        require_expected(self._site, live, expected)
+            raise errors.VersionConflict(f"A workload {place.name} exists already.")
+        require_expected(self._client, live, expected)
         if live["metadata"].get("deletionTimestamp"):
-            raise InvalidState(f"{place.name} is being deleted; apply it again when it is gone.")
+            raise errors.InvalidState(f"{place.name} is being deleted; apply the manifest again when it is gone.")
         return live
 
     def fetch_dry_run(self, live: Obj | None) -> Obj:
-        """Return the workload as it would be."""
+        """Return the workload as the dry run has it."""
         if live is None:
-            # A whole manifest, so everything that is wrong with it can be said at once.
+            # The manifest is complete, so all its errors can be reported at once.
             obj, findings = self._unmask(live)
-            security = find_pod_security_violations(self._caller, self._site.place, None, obj)
-            if errors := (*findings, *validate_create(obj).errors, *security):
-                raise invalid_command(errors)
+            security = find_pod_security_violations(self._caller, self._client.place, None, obj)
+            if found := (*findings, *validate_create(obj).errors, *security):
+                raise invalid_command(found)
         for _ in range(MAX_ATTEMPTS):
             tried = self._apply_if_unchanged(live, dry_run=True)
             if tried is not None:
                 return tried
-            live = self._site.fetch()
-        raise VersionConflict(
-            f"{self._site.place.name} changes so often that this found no moment for its own; try again."
+            live = self._client.fetch()
+        raise errors.VersionConflict(
+            f"{self._client.place.name} was modified {MAX_ATTEMPTS} times while this command ran. Try again."
         )
 
     def validate(self, live: Obj | None, tried: Obj) -> ValidationReport:
-        """Return what there is to say about the workload as it would be; raises what the rules refuse."""
+        """Return the warnings about the workload after an apply; raises ValidationFailed with the errors."""
         report = validate_create(tried) if live is None else validate_update(live, tried)
-        if errors := (*report.errors, *find_pod_security_violations(self._caller, self._site.place, live, tried)):
-            raise invalid_command(errors)
+        if found := (*report.errors, *find_pod_security_violations(self._caller, self._client.place, live, tried)):
+            raise invalid_command(found)
         return report
 
     def _unmask(self, live: Obj | None) -> tuple[Obj, list[Finding]]:
-        """Return what is sent, with what was hidden put back, and what keeps it from being sent."""
-        restored, findings = unmask_manifest(self._wanted, live or {}, self._site.place.key, MAX_BODY_BYTES)
+        """Return the manifest to send, with masked values restored, and the findings that keep it from being sent."""
+        restored, findings = unmask_manifest(self._wanted, live or {}, self._client.place.key, MAX_BODY_BYTES)
         metadata, known = restored["metadata"], (live or _EMPTY)["metadata"]
         not_applied = [
             Finding(f"metadata.{name}", FindingCode.FIELD_NOT_APPLIED, sentence)
@@ -209,16 +210,16 @@ class _ServerSideApply:
         return {**restored, "metadata": {**sent, **_find_formerly_applied(live)}}, [*findings, *not_applied]
 
     def _apply_if_unchanged(self, live: Obj | None, *, dry_run: bool) -> Obj | None:
-        """Apply it to the workload as it was read; None when that is not as it was any more."""
+        """Apply to the workload as it was read; None after a conflict."""
         obj, findings = self._unmask(live)
         if findings:
             raise invalid_command(findings)
         if live is not None:
-            # Both: a server looks at the resourceVersion alone only where there is an object.
+            # Both, because a server ignores the resourceVersion of an object that does not exist.
             known = {name: live["metadata"][name] for name in ("uid", "resourceVersion")}
             obj = {**obj, "metadata": {**obj["metadata"], **known}}
         hiding = [obj, *([live] if live else [])]
-        with translate_cluster_errors(f"PodCliqueSet {self._site.place.name}", is_write=not dry_run, hiding=hiding):
+        with translate_cluster_errors(f"PodCliqueSet {self._client.place.name}", is_write=not dry_run, hiding=hiding):
             try:
                 return self._apply(obj, dry_run=dry_run)
             except Unavailable as error:
@@ -231,12 +232,12 @@ class _ServerSideApply:
                 return None
 
     def _apply(self, obj: Obj, *, dry_run: bool) -> Obj:
-        cluster = self._site.cluster
+        cluster = self._client.cluster
         try:
             return cluster.apply(PODCLIQUESETS, obj, force=self._force, dry_run=dry_run)
-        except ClusterNotFound as error:
-            raise NotFound(
-                f"There is no namespace {self._site.place.namespace} in {self._site.cluster_row.name}."
+        except NotFound as error:
+            raise errors.NotFound(
+                f"There is no namespace {self._client.place.namespace} in {self._client.cluster_row.name}."
             ) from error
         except Conflict as error:
             holders = {found[1] for cause in error.causes if (found := _CONFLICTING_MANAGER.search(cause.message))}
@@ -246,7 +247,7 @@ class _ServerSideApply:
 
 
 def _normalize_manifest(manifest: Any, place: WorkloadRef) -> Obj:
-    """Return what a manifest says of a workload, named as its address says; raises where the two differ."""
+    """Return a manifest with the kind and name of its URL; raises ValidationFailed where the two differ."""
     if not isinstance(manifest, dict):
         raise invalid_command([Finding("", FindingCode.WRONG_TYPE, "the body must be one PodCliqueSet")])
     metadata = manifest.get("metadata") or {}
@@ -259,12 +260,12 @@ def _normalize_manifest(manifest: Any, place: WorkloadRef) -> Obj:
         "metadata.namespace": (metadata.get("namespace"), place.namespace),
     }
     wrong = [
-        Finding(field, FindingCode.UNKNOWN_VALUE, f"this must be {known}, as the address says, or be left out")
+        Finding(field, FindingCode.UNKNOWN_VALUE, f"must be {known}, as in the URL, or left out")
         for field, (given, known) in said.items()
         if given not in (None, "", known)
     ]
     if manifest.get("spec") is None:
-        # Nothing at all would take out whatever was applied before.
+        # Without a spec, everything that was applied before would be removed.
         wrong.append(Finding("spec", FindingCode.FIELD_MISSING, "spec is missing; add it"))
     if wrong:
         raise invalid_command(wrong)
@@ -280,7 +281,7 @@ def _normalize_manifest(manifest: Any, place: WorkloadRef) -> Obj:
 
 
 def _find_version(manifest: Any) -> str | None:
-    """Return the state that a manifest was read in, when it says so: sent back, it is meant for that one."""
+    """Return the version that a manifest was read in, if it names one: sent back, it is meant for that version."""
     metadata = manifest.get("metadata") if isinstance(manifest, dict) else None
     uid, generation = (metadata.get("uid"), metadata.get("generation")) if isinstance(metadata, dict) else (None, None)
     if isinstance(uid, str) and isinstance(generation, int) and uid:
@@ -289,7 +290,7 @@ def _find_version(manifest: Any) -> str | None:
 
 
 def _find_formerly_applied(live: Obj | None) -> Obj:
-    """Return what was applied here before it was refused, as it is now: left out, the server would take it out."""
+    """Return protected fields that an earlier release applied: the server would remove them if they were left out."""
     metadata = (live or _EMPTY)["metadata"]
     fields = [
         (entry.get("fieldsV1") or {}).get("f:metadata") or {}
@@ -303,11 +304,11 @@ def _find_formerly_applied(live: Obj | None) -> Obj:
     }
 
 
-def _field_manager_conflict(error: Conflict) -> InvalidState:
+def _field_manager_conflict(error: Conflict) -> errors.InvalidState:
     findings = []
     for cause in error.causes:
         holder = _CONFLICTING_MANAGER.search(cause.message)
-        sentence = f"{holder[1] if holder else 'somebody else'} holds this field; leave it out, or apply with force"
+        sentence = f"{holder[1] if holder else 'another manager'} owns this field; leave it out, or apply with force"
         findings.append(Finding(cause.field.removeprefix("."), FindingCode.FIELD_HELD, sentence))
     refusal = invalid_command(findings)
-    return InvalidState(f"Others hold fields that this manifest sets. {refusal.sentence}", findings)
+    return errors.InvalidState(f"Other managers own fields that this manifest sets. {refusal.sentence}", findings)

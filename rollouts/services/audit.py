@@ -1,20 +1,19 @@
-"""On record: every command, by whichever door it came, with who gave it and what came of it.
+"""The audit log: every command, from wherever it came, with its caller and its outcome.
 
 A service wraps what it does:
 
-    with deed(caller, Command.SCALE_WORKLOAD, place) as it:
+    with audited_command(caller, Command.SCALE_WORKLOAD, place) as audited:
         ... read, decide, refuse by raising ...
-        it.begin(before=3, after=5)        # on record before anything is sent
+        audited.begin(before=3, after=5)   # writes an entry before anything is sent
         ... send ...
-        it.done(detail="3 → 5 replicas")
+        audited.done(detail="3 → 5 replicas")
 
-`audited_command` asks `permissions` first, so nothing is commanded without the permission, and turns what is raised
-into an entry. The invariants: what was sent has an entry from before it was sent; an entry is never changed, so a
-beginning without an outcome tells that the process was ended in between; values are masked and bounded before they are
-written.
+`audited_command` checks the permission first, and turns an exception into an entry. The invariants: a command has an
+entry before its first write to the cluster; no entry is ever changed, so a "Begun" entry without an outcome means that
+the process died in between; and values are masked and limited in size before they are stored.
 
-Entries are written at once. In a transaction that is rolled back they go with it: a caller that opens one puts it
-inside the deed, around the change and `done`.
+Entries are stored at once. A transaction that is rolled back removes them too: a caller that needs a transaction opens
+it inside `audited_command`, around the change and `done`.
 """
 
 import logging
@@ -51,41 +50,41 @@ Result = AuditEntry.Result
 
 logger = logging.getLogger(__name__)
 
-# Of one value, written down: enough for the manifest of a large workload, and an end for what is no manifest.
+# Of one value as JSON: enough for the manifest of a large workload.
 MAX_VALUE_BYTES: Final = 256 * 1024
 MAX_DETAIL_LENGTH: Final = 4000
 NOTHING_TO_CHANGE: Final = "Nothing to change."
 
 
-RequiredPermission = tuple[Command, str, str]  # a command, with the cluster and the namespace it is given in
+RequiredPermission = tuple[Command, str, str]  # a command, the cluster and the namespace
 _required_permissions: ContextVar[list[RequiredPermission] | None] = ContextVar("needs", default=None)
 
 
 class Source(StrEnum):
-    """The door by which a command came."""
+    """Where a command came from."""
 
     API = "api"
     PAGE = "page"
     ADMIN = "admin"
-    COMMAND = "command"  # manage.py, at the terminal of the server
-    START = "start"  # the environment, when the product starts
+    COMMAND = "command"  # manage.py, in a terminal on the server
+    START = "start"  # the environment, at the start of Grove UI
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who gives a command, from where."""
+    """Who calls a command, and from where."""
 
-    user: User | None  # None: a stranger, or the product itself when it starts
+    user: User | None  # None: an anonymous caller, or Grove UI itself at its start
     name: str
     source_ip: str | None
     request_id: str
     source: str
-    scope: Scope = permissions.UNLIMITED_SCOPE  # of the token it came with
-    token: str = ""  # the name of the token it came with
+    scope: Scope = permissions.UNLIMITED_SCOPE  # of the token that authenticated the request
+    token: str = ""  # the name of that token
 
 
 def caller_of(request: HttpRequest, via: str) -> Caller:
-    """Say who sent a request. One of the REST framework is welcome too: it knows the token."""
+    """Return the caller of a request, of Django or of the REST framework, which knows the token."""
     user = request.user if isinstance(request.user, User) else None
     token = getattr(request, "auth", None)
     token = token if isinstance(token, ApiToken) else None
@@ -101,13 +100,13 @@ def caller_of(request: HttpRequest, via: str) -> Caller:
 
 
 def reader_for(caller: Caller, place: WorkloadRef) -> Reader:
-    """Return how much of a workload's manifest a caller is shown."""
+    """Return how much of the manifest of a workload a caller may read."""
     may_read = permissions.may_view_pod_commands(caller.user, place.cluster, place.namespace, caller.scope)
     return make_workload_reader(place.key) if may_read else PUBLIC_READER
 
 
 class AuditedCommand:
-    """A command under way."""
+    """A command that is being executed."""
 
     def __init__(self, caller: Caller, command: Command, place: WorkloadRef, *, is_recorded: bool) -> None:
         self.caller = caller
@@ -120,15 +119,15 @@ class AuditedCommand:
 
     @property
     def entry_id(self) -> int | None:
-        """The entry that says what came of it, once there is one."""
+        """The entry with the outcome, once there is one."""
         return None if self._ended is None else self._ended.pk
 
     def begin(self, *, before: Any = None, after: Any = None, detail: str = "") -> None:
-        """Put on record what is about to be sent. Nothing is sent when this fails."""
+        """Store what is about to be sent; when this fails, the command fails before it sends anything."""
         self._begun = self._record(Result.BEGUN, before=before, after=after, detail=detail)
 
     def done(self, *, before: Any = None, after: Any = None, detail: str = "") -> None:
-        """Put on record that it was carried out."""
+        """Store that the command succeeded."""
         self._end(Result.DONE, before=before, after=after, detail=detail)
 
     def _end(self, result: Result, *, before: Any = None, after: Any = None, detail: str = "") -> None:
@@ -137,11 +136,11 @@ class AuditedCommand:
             self._is_finished = True
 
     def _fail(self, error: Exception) -> None:
-        """Put on record what was raised; that this is not possible must not hide what was raised."""
+        """Store the exception; a failing database must not hide it."""
         try:
             self._end(_result_of(error), detail=_render_error(error))
         except DatabaseError:
-            logger.warning("The outcome of %s %s is not on record: the database is away", self.command, self.target)
+            logger.warning("The audit log has no outcome of %s %s: the database is down", self.command, self.target)
 
     def _finish(self) -> None:
         if not self._is_finished:
@@ -161,7 +160,7 @@ def audited_command(
     *,
     dry_run: bool = False,
 ) -> Iterator[AuditedCommand]:
-    """Check that somebody may, and put on record what they do. A dry run needs the permission and leaves no entry."""
+    """Check the permission and write the audit entries of a command; a dry run is checked and leaves no entry."""
     command_record = AuditedCommand(caller, command, target, is_recorded=not dry_run)
     try:
         require(caller, command, target)
@@ -173,7 +172,7 @@ def audited_command(
 
 
 def require(caller: Caller, command: Command, target: WorkloadRef = WorkloadRef()) -> None:  # noqa: B008 (frozen)
-    """Raise NotAllowed unless the caller may."""
+    """Raise PermissionDenied unless the caller has the permission."""
     refusal = permissions.find_refusal(caller.user, command, target.cluster, target.namespace, scope=caller.scope)
     if refusal is not None:
         raise PermissionDenied(refusal.sentence)
@@ -183,7 +182,7 @@ def require(caller: Caller, command: Command, target: WorkloadRef = WorkloadRef(
 
 @contextmanager
 def recorded_permissions() -> Iterator[list[RequiredPermission]]:
-    """Note which permissions are asked for and given, so that they can be asked for again."""
+    """Collect the permissions that are checked and granted, so that they can be checked again."""
     needs: list[RequiredPermission] = []
     token = _required_permissions.set(needs)
     try:
@@ -195,9 +194,9 @@ def recorded_permissions() -> Iterator[list[RequiredPermission]]:
 def require_one_of(
     caller: Caller, commands: Sequence[Command], target: WorkloadRef | None = None, *, dry_run: bool = False
 ) -> None:
-    """Raise NotAllowed unless the caller may give one of these commands, before it is read which one is given.
+    """Raise PermissionDenied unless the caller may execute one of these commands; the request is not parsed yet.
 
-    Without a place they must be allowed somewhere. A refusal is on record, as one by `audited_command` is.
+    Without a target the caller needs the permission somewhere. A refusal is stored, as `audited_command` does.
     """
     places = [target] if target else _list_allowed_targets(caller)
     refusals = []
@@ -215,7 +214,7 @@ def require_one_of(
 
 
 def _list_allowed_targets(caller: Caller) -> list[WorkloadRef]:
-    """Return the places where a caller may command, if anywhere: those of grants, narrowed by the scope of a token."""
+    """Return the targets of the caller's grants, narrowed by the scope of the token."""
     grants = [("", ""), *(permissions.grants_of(caller.user) if caller.user else ())]
     scopes = [("", ""), *(caller.scope.namespaces or ())]
     return [WorkloadRef(one[0] or other[0], one[1] or other[1]) for one in grants for other in scopes]
@@ -232,7 +231,7 @@ def record(
     detail: str = "",
     begun: AuditEntry | None = None,
 ) -> AuditEntry:
-    """Add an entry, and let pages that show the audit know of it."""
+    """Add an entry, and publish it to the pages that show the audit log."""
     entry = AuditEntry.objects.create(
         actor=_truncate(caller.name, 150),
         token=caller.token,
@@ -255,24 +254,24 @@ def record(
 
 
 def _result_of(error: Exception) -> Result:
-    """A cluster that is away leaves the outcome open; every other refusal has changed nothing."""
+    """A cluster that does not answer leaves the outcome open; every other refusal has changed nothing."""
     is_refusal = isinstance(error, CommandRefused) and not isinstance(error, ClusterUnavailable)
     return Result.REFUSED if is_refusal else Result.FAILED
 
 
 def _render_error(error: Exception) -> str:
-    # The words of an unexpected error may hold what must not be on record; the log has them.
+    # The text of an unexpected error may contain secrets; the log has it.
     return error.sentence if isinstance(error, CommandRefused) else f"{type(error).__name__}; see the log"
 
 
 def _render_value(value: Any) -> Any:
-    """Hide what may be secret, bound it, and leave out what PostgreSQL cannot hold."""
+    """Mask secrets, limit the size, and remove characters that PostgreSQL cannot store."""
     if value is None:
         return None
     text = orjson.dumps(value, default=str)
     if len(text) > MAX_VALUE_BYTES:
         return {"omitted": f"{len(text)} bytes"}
-    # Marks that are alike: whoever reads the audit must not find out by a text that they typed what another one was.
+    # Marks without digests: a reader of the audit log must not be able to test a guess against a mark.
     text = orjson.dumps(without_digests(mask_manifest(orjson.loads(text), RECORD_READER)))
     plain = orjson.loads(text)
     return _without_nul(plain) if rb"\u0000" in text else plain

@@ -1,8 +1,8 @@
-"""The test of a connection: can this installation do its work with a cluster, and if not, what is in the way.
+"""Tests the connection to a cluster: whether Grove UI can do its work there, and what prevents it.
 
-API and admin call it on request; the watcher finds the same troubles by itself, but tells only the first of them. Each
-line is one question to the API server, asked once and answered with a sentence. The invariant: nothing is changed in
-the cluster, and no line shows a credential or what an object holds.
+API and admin call it on request; the watcher finds the same problems itself, but reports only the first. Each line is
+one request to the API server, sent once, with its result as a sentence. The invariant: the test changes nothing in the
+cluster, and no line shows a credential or the contents of an object.
 """
 
 from collections.abc import Iterator
@@ -27,9 +27,9 @@ from rollouts.mirror import MIRRORED
 from rollouts.runtime.connections import cluster_names, connect_cluster
 from rollouts.services.audit import Caller, audited_command
 
-# Somebody waits for the answer.
+# A person waits for the answer.
 _TIMEOUTS: Final = RetryPolicy(connect_timeout=3.0, read_timeout=5.0, deadline=6.0)
-# What a rollout writes, and what people command: verb, kind, subresource.
+# What the controller and the commands write: verb, kind, subresource.
 _ROLLOUT_PERMISSIONS: Final[tuple[tuple[str, Resource, str], ...]] = (
     *((verb, kind, "") for kind in (PODS, PODCLIQUES) for verb in ("create", "patch", "delete")),
     *((verb, kind, "") for kind in (PODCLIQUESCALINGGROUPS, PODGANGS, SERVICES) for verb in ("create", "delete")),
@@ -46,32 +46,32 @@ _COMMAND_PERMISSIONS: Final[tuple[tuple[str, Resource, str], ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One question, and what came of it."""
+    """One request, and its result."""
 
     name: str
-    ok: bool | None  # None: it could not be found out
+    ok: bool | None  # None: unknown
     sentence: str
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterTest:
-    """What a test of a connection found."""
+    """The result of a test."""
 
     cluster: str
     lines: tuple[Line, ...]
 
     @property
     def ok(self) -> bool:
-        """Whether nothing is in the way."""
+        """Whether no line failed."""
         return all(line.ok is not False for line in self.lines)
 
 
 def cluster_test(caller: Caller, name: str) -> ClusterTest:
-    """Ask a cluster whether we can work with it."""
+    """Test the connection to a cluster."""
     with audited_command(caller, Command.TEST_CLUSTER, WorkloadRef(name)) as audited:
         found = ClusterTest(name, tuple(_run_checks(name)))
         failed = [line.name for line in found.lines if line.ok is False]
-        audited.done(detail=f"In the way: {', '.join(failed)}." if failed else "Nothing is in the way.")
+        audited.done(detail=f"Failed: {', '.join(failed)}." if failed else "Every check passed.")
     return found
 
 
@@ -89,8 +89,8 @@ def _run_checks(name: str) -> Iterator[Line]:
         yield reached
         if reached.ok:
             yield from _check_readable(cluster)
-            yield _check_permissions("Rolling out", cluster, _ROLLOUT_PERMISSIONS, "roll workloads out")
-            yield _check_permissions("Commands", cluster, _COMMAND_PERMISSIONS, "carry out what people command")
+            yield _check_permissions("Rolling out", cluster, _ROLLOUT_PERMISSIONS, "roll out workloads")
+            yield _check_permissions("Commands", cluster, _COMMAND_PERMISSIONS, "execute commands")
     finally:
         cluster.close()
 
@@ -99,16 +99,16 @@ def _check_reachable(cluster: ClusterClient) -> Line:
     try:
         version = cluster.version(retry=False)
     except Unauthorized as error:
-        return Line("Reach", ok=False, sentence=f"The server does not know us; renew the credentials: {error}")
+        return Line("Reach", ok=False, sentence=f"The API server rejects our credentials; renew them: {error}")
     except ClusterError as error:
         return Line("Reach", ok=False, sentence=str(error))
     return Line(
-        "Reach", ok=True, sentence=f"The API server answers; it is {version.get('gitVersion', 'of no version')}."
+        "Reach", ok=True, sentence=f"The API server answers; its version is {version.get('gitVersion', 'unknown')}."
     )
 
 
 def _check_readable(cluster: ClusterClient) -> Iterator[Line]:
-    """Ask for one object of each kind: tells whether the kind is known and whether we may read it."""
+    """List one object of each kind: this shows whether the kind exists and whether we may read it."""
     missing, refused, others = [], [], []
     for kind in MIRRORED:
         try:
@@ -120,7 +120,7 @@ def _check_readable(cluster: ClusterClient) -> Iterator[Line]:
         except ClusterError as error:
             others.append(str(error))
     yield _make_line(
-        "Definitions", missing, "Every kind is served.", "Install deploy/crds; the server does not know {}."
+        "Definitions", missing, "Every kind is installed.", "Install deploy/crds; the API server does not have {}."
     )
     yield _make_line("Reading", refused, "Our account may list every kind.", "Grant our account to list and watch {}.")
     if others:
@@ -130,15 +130,19 @@ def _check_readable(cluster: ClusterClient) -> Iterator[Line]:
 def _check_permissions(
     name: str, cluster: ClusterClient, wanted: tuple[tuple[str, Resource, str], ...], what: str
 ) -> Line:
-    """Ask the server what our account may, without doing it."""
+    """Ask the API server for our permissions, without using them."""
     refused = []
     for verb, kind, subresource in wanted:
         try:
             answer = cluster.create(SELFSUBJECTACCESSREVIEWS, _access_review(verb, kind, subresource))
         except UnknownResource:
-            return Line(name, ok=None, sentence="This server has no answer to what an account may do.")
+            return Line(
+                name,
+                ok=None,
+                sentence="Our permissions are unknown: the API server has no SelfSubjectAccessReview.",
+            )
         except ClusterError as error:
-            return Line(name, ok=None, sentence=f"What our account may do could not be found out: {error}")
+            return Line(name, ok=None, sentence=f"Our permissions are unknown: {error}")
         if not (answer.get("status") or {}).get("allowed"):
             refused.append(f"{verb} {kind}{'/' + subresource if subresource else ''}")
     return _make_line(

@@ -1,14 +1,14 @@
-"""An edit of a PodCliqueSet on its way: read, edit, check, send with preconditions, take the answer in.
+"""Edits a PodCliqueSet: read it, run the edit, validate the result, patch with preconditions, update the mirror.
 
-Before it: `workloads`, which says what is to be edited; the edit itself is a function of `engine.manifest.edits`. After
-it: the cluster, by a JSON patch of just the fields that differ, which counts only for the object (uid) in the state
-(generation) that was read. Writes of a status change neither, so a rollout under way makes nobody lose a race.
+Before it: `workloads`, which builds the `Edit`; its function is one of `engine.manifest.edits`. After it: the cluster,
+which gets a JSON patch of only the fields that differ. The patch applies only to the object (uid) in the state
+(generation) that was read. Writes to the status change neither, so a rollout in progress causes no conflict.
 
-Somebody else may be quicker. A caller who said what they saw (`expected`) has lost the race then and is told what
-changed; for a caller who said nothing the edit is made anew on what is there now.
+Another writer may be faster. A caller who named a version (`expected`) then gets a VersionConflict that names the
+changed fields; for any other caller the edit runs again on the new state.
 
-Killed at any line, nothing is half done: before the patch nothing was changed, after it everything was, and the watcher
-brings the mirror along. The same command again finds nothing left to change.
+A process that is killed at any line leaves nothing half done: before the patch nothing has changed, after it everything
+has, and the watcher updates the mirror. The same command again finds nothing left to change.
 """
 
 from collections.abc import Callable, Iterable
@@ -43,13 +43,13 @@ EditFunction = Callable[[Obj], Obj | InvalidEdit]
 """Returns the manifest as it shall be, given the one that is stored; it runs again after each conflict."""
 
 MAX_ATTEMPTS: Final = 5
-"""How often an edit is made anew because somebody else was quicker."""
+"""How often a change is tried before it gives up because of other writers."""
 
 EDITABLE_METADATA: Final = ("labels", "annotations")
-"""What of metadata people write; a command sends nothing else of it."""
+"""The fields of metadata that people write; a command sends no others."""
 
 _PROTECTED_METADATA: Final = ("finalizers", "ownerReferences")
-"""What of metadata no command sends; it is compared all the same, so that no answer leaves out that it was changed."""
+"""Fields of metadata that no command sends; they are compared, so that every answer names a change of them."""
 
 _MAX_AUDIT_ENTRIES: Final = 50
 _MAX_FIELDS: Final = 100
@@ -68,10 +68,10 @@ class Edit:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A field that a command changed; what is secret about it is hidden."""
+    """A field that a command changed; secrets in it are masked."""
 
     field: str
-    before: Any  # None where there was nothing
+    before: Any  # None: it was absent
     after: Any
 
 
@@ -80,12 +80,12 @@ class EditResult:
     """A workload after a command."""
 
     place: WorkloadRef
-    version: str  # of the workload by then; of a dry run: as it is
+    version: str  # of the workload after the command; after a dry run: the present one
     changes: tuple[Change, ...]
     warnings: tuple[Finding, ...] = ()
     is_dry_run: bool = False
-    is_new: bool = False  # the command has created it
-    manifest: Obj = field(default_factory=dict)  # as it is by then, or would be; masked
+    is_new: bool = False  # the command created it
+    manifest: Obj = field(default_factory=dict)  # after the command, or as a dry run predicts it; masked
 
 
 def workload_edit(caller: Caller, place: WorkloadRef, edit: Edit, *, expected: str | None, dry_run: bool) -> EditResult:
@@ -97,7 +97,7 @@ def workload_edit(caller: Caller, place: WorkloadRef, edit: Edit, *, expected: s
 def apply_edit(
     client: WorkloadClient, audited: AuditedCommand, edit: EditFunction, *, expected: str | None, dry_run: bool
 ) -> EditResult:
-    """Make an edit of what is there now, as often as somebody else is quicker."""
+    """Edit the workload, again after each conflict."""
     live, reader = fetch_expected(client, expected), reader_for(audited.caller, client.place)
     for attempt in range(MAX_ATTEMPTS):
         wanted, warnings = evaluate_edit(audited.caller, client.place, live, edit)
@@ -114,15 +114,13 @@ def apply_edit(
         if stored is not None:
             return finish_edit(client, audited, live, stored, warnings, dry_run=dry_run)
         live = fetch_expected(client, expected, seen=live)
-    raise VersionConflict(
-        f"{client.place.name} changes so often that this command found no moment for its own; try again."
-    )
+    raise VersionConflict(f"{client.place.name} was modified {MAX_ATTEMPTS} times while this command ran. Try again.")
 
 
 def evaluate_edit(caller: Caller, place: WorkloadRef, live: Obj, edit: EditFunction) -> tuple[Obj, tuple[Finding, ...]]:
-    """Return the workload as it is to be, and what there is to say about it; raises what the rules refuse."""
+    """Return the workload after an edit, with the warnings; raises ValidationFailed with the errors."""
     if live["metadata"].get("deletionTimestamp"):
-        raise InvalidState(f"{live['metadata']['name']} is being deleted; nothing about it can be changed any more.")
+        raise InvalidState(f"{live['metadata']['name']} is being deleted and can no longer be changed.")
     wanted = edit(live)
     if isinstance(wanted, InvalidEdit):
         raise invalid_command(wanted.findings)
@@ -142,7 +140,7 @@ def finish_edit(
     dry_run: bool,
     is_new: bool = False,
 ) -> EditResult:
-    """Let everybody know of a write, and return what it changed."""
+    """Update mirror and audit log after a write, and return what it changed."""
     reader = reader_for(audited.caller, client.place)
     changes = compute_changes(client.place, live, stored, reader)
     if not dry_run:
@@ -154,13 +152,13 @@ def finish_edit(
     return EditResult(client.place, version, changes, warnings, dry_run, is_new, mask_manifest(stored, reader))
 
 
-# ---- what was changed
+# ---- changes
 
 
 def compute_changes(place: WorkloadRef, before: Obj, after: Obj, reader: Reader) -> tuple[Change, ...]:
-    """Return the fields that people write and that differ, with as much hidden as a reader may not see.
+    """Return the fields that people write and that differ, masked for a reader.
 
-    That a value differs is told by its mark, so the marks of the workload are compared for every reader.
+    Whether a secret differs shows in its mark, so the marks of the workload are compared, whoever reads.
     """
     marked = make_workload_reader(place.key)
     differences = find_differences(
@@ -176,7 +174,7 @@ def _mask_for(reader: Reader, change: Change) -> Change:
 
 
 def render_audit_side(obj: Obj | None, changes: Iterable[Change], side: str) -> dict[str, Any]:
-    """Return one side of a change as the audit keeps it; the version leads from one command to the next."""
+    """Return one side of a change for the audit log; the version links one command to the next."""
     fields = {change.field: getattr(change, side) for change in changes}
     return {"version": version_of_object(obj), "fields": fields} if obj and obj["metadata"] else {"fields": fields}
 
@@ -196,11 +194,11 @@ def _absent_as_none(value: Any) -> Any:
     return None if value is ABSENT else value
 
 
-# ---- lost races
+# ---- conflicts
 
 
 def fetch_expected(client: WorkloadClient, expected: str | None, *, seen: Obj | None = None) -> Obj:
-    """Return the workload as it is now, to write to it; raises RaceLost when the caller saw another state of it."""
+    """Return the workload to write to; raises VersionConflict when the caller saw another version of it."""
     live = client.fetch()
     require_not_grove_managed(live)
     require_expected(client, live, expected, seen=seen)
@@ -208,19 +206,19 @@ def fetch_expected(client: WorkloadClient, expected: str | None, *, seen: Obj | 
 
 
 def require_expected(client: WorkloadClient, live: Obj, expected: str | None, *, seen: Obj | None = None) -> None:
-    """Raise RaceLost, with what changed as far as that is known, unless the workload is as the caller saw it."""
+    """Raise VersionConflict, with the changed fields if they are known, unless the caller saw this version."""
     if matches_expected_version(live, expected):
         return
     changed = _find_changed_fields(client, live, expected or "", seen)
     more = ", …" if len(changed) > _FIELDS_SHOWN else ""
     what = f" ({', '.join(changed[:_FIELDS_SHOWN])}{more})" if changed else ""
     raise VersionConflict(
-        f"{client.place.name} has been changed{what}{_last_writer(live)} since you looked; look again.", changed
+        f"{client.place.name} has been changed{what}{_last_writer(live)} since you loaded it; load it again.", changed
     )
 
 
 def _find_changed_fields(client: WorkloadClient, live: Obj, expected: str, seen: Obj | None) -> list[str]:
-    """Return which fields differ from what the caller saw: by what we read before, the mirror, or the audit."""
+    """Return the fields that differ from what the caller saw, from our last read, the mirror, or the audit log."""
     if seen is not None:
         return [one.field for one in _differences(seen, live)]
     row = models.Workload.objects.filter(
@@ -236,7 +234,7 @@ def _differences(before: Obj, after: Obj) -> list[Difference]:
 
 
 def _list_audited_fields(place: WorkloadRef, expected: str) -> list[str]:
-    """Return what was commanded here since the caller looked, if the audit goes back that far."""
+    """Return the fields that commands changed since the version that the caller saw, if the audit log has it."""
     entries = AuditEntry.objects.filter(
         cluster=place.cluster, namespace=place.namespace, name=place.name, result=AuditEntry.Result.DONE
     )
@@ -253,7 +251,7 @@ def _list_audited_fields(place: WorkloadRef, expected: str) -> list[str]:
 
 
 def _last_writer(live: Obj) -> str:
-    """Say who last wrote what people write, as the cluster has it on record."""
+    """Return the last writer of spec and metadata, from the managed fields of the object."""
     entries = [entry for entry in live["metadata"].get("managedFields") or () if not entry.get("subresource")]
     last = max(entries, key=lambda entry: str(entry.get("time") or ""), default=None)
     return f", last by {last.get('manager')} at {last.get('time')}," if last else ""

@@ -1,12 +1,11 @@
-"""A strategy override before it is in force: what is wrong with it, and what it would do to whom.
+"""Checks a draft of a strategy override: what is wrong with it, and what it would change in which workloads.
 
-API and admin make a draft of what somebody writes; `overrides` puts it in force if nothing is found. The form of the
-admin asks here with every pause in typing, so the number of queries is constant and the number of workloads that are
-looked at is bounded. The invariant: what is shown is computed by `effective_strategy`, as the passes over a workload
-do.
+Before it: API and admin, which build the draft. After it: `overrides`, which stores it if the check finds no error. The
+admin form runs the check whenever the user stops typing, so the number of queries is constant and the number of
+workloads is limited. The invariant: the preview uses `effective_strategy`, as the reconciler does.
 
-An override may hit workloads that cannot take it: those keep what they have, and are named. It is refused when none of
-those it hits could take it, because then it would do nothing but look as if it did.
+An override may match workloads for which it is not valid: those keep their strategy, and the check names them. An
+override that is valid for none of the workloads that it matches is refused, because it would have no effect.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -40,11 +39,11 @@ from rollouts.models import StrategyOverride, Workload
 from rollouts.runtime.connections import configured_cluster_names
 
 MAX_DAYS: Final = 90
-"""What should last longer belongs into the manifest."""
+"""A change that should last longer belongs into the manifest."""
 MAX_REASON_CHARACTERS: Final = 2_000
 MAX_COMPONENTS: Final = 128
 MAX_CHECKED: Final = 200
-"""Workloads of one override that are computed and shown; the others are counted."""
+"""How many workloads of one override are computed and shown; the others are counted."""
 DRAFT_ID: Final = -1
 """The id of a draft among the sources of a strategy."""
 
@@ -57,31 +56,31 @@ _INVALID_NAME: Final = (
 
 @dataclass(frozen=True, slots=True)
 class OverrideDraft:
-    """An override as somebody writes it."""
+    """An override that is not stored yet."""
 
-    # Whom it would hit; what is empty hits all.
+    # The workloads that it matches; an empty field matches all.
     cluster: str = ""
     namespace: str = ""
     name: str = ""
     labels: Mapping[str, str] = field(default_factory=dict)
-    # What it would set; what is empty or None stays as it is.
+    # What it sets; a part that is empty or None is not set.
     strategy: str = ""
     max_unavailable: IntOrPercent | None = None
     max_surge: IntOrPercent | None = None
-    # By clique or scaling group; None in place of a budget takes out what the workload says.
+    # By clique or scaling group; None in place of a budget removes the one in the manifest.
     components: Mapping[str, Mapping[str, IntOrPercent | None] | None] = field(default_factory=dict)
     reason: str = ""
     expires_at: datetime | None = None
 
     @property
     def place(self) -> WorkloadRef:
-        """The part of the installation that it concerns."""
+        """The cluster, namespace and workload that it matches; empty parts match all."""
         return WorkloadRef(self.cluster, self.namespace, self.name)
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedStrategy:
-    """A strategy as it counts, level by level."""
+    """An effective strategy, level by level."""
 
     strategy: Strategy
     levels: tuple[Level, ...]
@@ -93,31 +92,31 @@ class AffectedWorkload:
     """What an override would do to one workload."""
 
     place: WorkloadRef
-    # None: the workload cannot be read, or, after, the draft cannot.
+    # None: the manifest cannot be parsed; `after` also when the draft has errors.
     before: ResolvedStrategy | None
     after: ResolvedStrategy | None
-    findings: tuple[Finding, ...] = ()  # any of these, and this workload keeps what it has
+    findings: tuple[Finding, ...] = ()  # errors; with any, the workload keeps its strategy
     warnings: tuple[Finding, ...] = ()
 
     @property
     def changes(self) -> bool:
-        """Whether anything would be in force that is not in force now."""
+        """Whether the effective strategy would change."""
         return None not in (self.before, self.after) and _strategy_key(self.before) != _strategy_key(self.after)
 
 
 @dataclass(frozen=True, slots=True)
 class OverrideCheck:
-    """What is to be known before an override is put in force."""
+    """The result of a check."""
 
     affected: tuple[AffectedWorkload, ...]  # by name
-    total: int  # of workloads that it hits, those not looked at included
-    findings: tuple[Finding, ...]  # any of these, and it is refused
+    total: int  # how many workloads it matches, including those that were not computed
+    findings: tuple[Finding, ...]  # errors; with any, it is refused
     warnings: tuple[Finding, ...]
-    keys: tuple[str, ...]  # of all workloads that it hits, for the queue
+    keys: tuple[str, ...]  # of all workloads that it matches, for the queue
 
 
 def override_check(draft: OverrideDraft, replacing: StrategyOverride | None = None) -> OverrideCheck:
-    """Say what is wrong with a draft and what it would do; `replacing` is the record that it would change."""
+    """Check a draft; `replacing` is the override that it changes."""
     now = timezone.now()
     whom, what, why = [*_check_target(draft)], [*_check_settings(draft)], [*_check_reason_and_expiry(draft, now)]
     if whom:
@@ -140,7 +139,7 @@ def override_check(draft: OverrideDraft, replacing: StrategyOverride | None = No
 def build_row(
     draft: OverrideDraft, former: StrategyOverride | None, now: datetime, *, without_settings: bool = False
 ) -> StrategyOverride:
-    """Return the row that a draft would become, not stored; one that cannot end yet counts as one without end."""
+    """Return the row of a draft without storing it; an end that is missing or in the past becomes None."""
     row = StrategyOverride(
         pk=former.pk if former else DRAFT_ID,
         created=former.created if former else now,
@@ -168,7 +167,7 @@ def list_affected_keys(row: StrategyOverride) -> list[str]:
     return [place.key for _, place in _list_affected(parse_override(row))]
 
 
-# ---- what is wrong with it by itself
+# ---- errors of the draft itself
 
 
 def _check_target(draft: OverrideDraft) -> Iterator[Finding]:
@@ -191,7 +190,7 @@ def _check_settings(draft: OverrideDraft) -> Iterator[Finding]:
         yield Finding(
             "strategy",
             FindingCode.SETS_NOTHING,
-            "an override must set something: a strategy, a budget, or one of a component",
+            "an override must set something: a strategy type, a budget, or the budget of a component",
         )
     if draft.strategy and (fault := _TYPE.find_error(draft.strategy)):
         yield fault.to_finding("strategy.type")
@@ -206,19 +205,17 @@ def _check_settings(draft: OverrideDraft) -> Iterator[Finding]:
 def _check_component(name: str, budget: Mapping[str, Any] | None) -> Iterator[Finding]:
     path = f"strategy.components.{name}"
     if not is_dns_label(name):
-        sentence = f"no clique or scaling group can be called {name[:63]!r}; write the name of one"
+        sentence = f"{name[:63]!r} is not a valid name of a clique or scaling group"
         yield Finding("strategy.components", FindingCode.INVALID_NAME, sentence)
         return
     if budget is None:
         return
     if unknown := sorted(budget.keys() - BUDGET_FIELDS.keys()):
         yield Finding(
-            path, FindingCode.UNKNOWN_VALUE, f"a component has maxUnavailable and maxSurge, and no {unknown[0][:63]}"
+            path, FindingCode.UNKNOWN_VALUE, f"a component has only maxUnavailable and maxSurge, not {unknown[0][:63]}"
         )
     if not budget:
-        sentence = (
-            "nothing is set here; write maxUnavailable or maxSurge, or null to have what the workload says removed"
-        )
+        sentence = "this sets nothing; write maxUnavailable or maxSurge, or null to remove the budget of the manifest"
         yield Finding(path, FindingCode.SETS_NOTHING, sentence)
     yield from _check_budget({key: value for key, value in budget.items() if key in BUDGET_FIELDS}, path)
 
@@ -232,37 +229,39 @@ def _check_budget(budget: Mapping[str, IntOrPercent | None], path: str) -> Itera
 def _check_reason_and_expiry(draft: OverrideDraft, now: datetime) -> Iterator[Finding]:
     if not draft.reason.strip():
         yield Finding(
-            "reason", FindingCode.FIELD_MISSING, "say why: others must be able to judge whether it still holds"
+            "reason",
+            FindingCode.FIELD_MISSING,
+            "give a reason: others must judge whether it is still needed",
         )
     elif len(draft.reason) > MAX_REASON_CHARACTERS:
         yield FieldError(
             FindingCode.TOO_LONG, f"{{field}} may have at most {MAX_REASON_CHARACTERS} characters"
         ).to_finding("reason")
     if draft.expires_at is None:
-        yield Finding("expires_at", FindingCode.FIELD_MISSING, f"say until when, at most {MAX_DAYS} days from now")
+        yield Finding("expires_at", FindingCode.FIELD_MISSING, f"choose an end, at most {MAX_DAYS} days from now")
     elif draft.expires_at <= now:
-        yield Finding("expires_at", FindingCode.OUT_OF_RANGE, "this time has passed; choose one that is to come")
+        yield Finding("expires_at", FindingCode.OUT_OF_RANGE, "this time is in the past; choose a later one")
     elif draft.expires_at > now + timedelta(days=MAX_DAYS):
-        sentence = f"at most {MAX_DAYS} days from now; what is to last longer belongs into the manifest"
+        sentence = f"choose an end at most {MAX_DAYS} days from now; a longer change belongs into the manifest"
         yield Finding("expires_at", FindingCode.OUT_OF_RANGE, sentence)
 
 
 def _check_component_names(draft: OverrideDraft, known: Sequence[frozenset[str]], total: int) -> Iterator[Finding]:
-    """Yield which components none of the workloads has; those to come may have them, so there must be some now."""
+    """Yield the components that no matching workload has; with no workload now, any name is accepted."""
     if not known or len(known) < total:
         return
     everything = sorted(frozenset[str]().union(*known))
     for name in sorted(draft.components.keys() - {*everything}):
         there = ", ".join(everything[:_MAX_NAMES]) + (", …" if len(everything) > _MAX_NAMES else "")
-        sentence = f"no workload that it hits has a clique or scaling group {name!r}; there are: {there}"
+        sentence = f"no workload that it matches has a clique or scaling group {name!r}; they have {there}"
         yield Finding(f"strategy.components.{name}", FindingCode.UNKNOWN_COMPONENT, sentence)
 
 
-# ---- whom it hits
+# ---- the workloads that it matches
 
 
 def _list_affected(override: Override) -> Iterator[tuple[int, WorkloadRef]]:
-    """Yield the rows of the workloads that it is about, by name."""
+    """Yield the matching workloads with their row ids, by name."""
     given = {"cluster__name": override.cluster, "namespace": override.namespace, "name": override.name}
     rows = (
         Workload.objects.filter(
@@ -286,16 +285,16 @@ def _list_other_overrides(now: datetime, replacing: StrategyOverride | None) -> 
     return [parse_override(row) for row in rows if replacing is None or row.pk != replacing.pk]
 
 
-# ---- what it would do
+# ---- what it changes
 
 
 @dataclass(frozen=True, slots=True)
 class _Overrides:
-    """The overrides that count before and after."""
+    """The overrides in force before and after the change."""
 
     others: Sequence[Override]
-    former: Override | None  # the one that would be changed
-    draft: Override | None  # None: it cannot be read
+    former: Override | None  # the override that is changed
+    draft: Override | None  # None: it has errors
 
     @property
     def before(self) -> list[Override]:
@@ -327,19 +326,21 @@ def _resolve_strategy(effective: EffectiveStrategy) -> ResolvedStrategy | None:
 
 
 def _compute_warnings(draft: Override, was: EffectiveStrategy, will: EffectiveStrategy) -> Iterator[Finding]:
-    """Yield what is accepted but should be known: what has no effect, what wins over it, what it pushes out."""
+    """Yield warnings: parts that another override sets, overrides that stop being valid, and warnings of the result."""
     for part in draft.settings:
         winner = will.sources.get(part)
         if isinstance(winner, int) and winner != draft.id:
             what = " ".join(filter(None, part))
             yield Finding(
-                _field_path(part), FindingCode.OUTRANKED, f"the more specific override {winner} sets {what}, and wins"
+                _field_path(part),
+                FindingCode.OUTRANKED,
+                f"override {winner} is more specific and sets {what}",
             )
     ignored_before = {number for number, _ in was.ignored}
     for number, finding in will.ignored:
         if number not in ignored_before:
             yield Finding(
-                "", FindingCode.PUSHED_OUT, f"override {number} would not count here any more: {finding.message}"
+                "", FindingCode.PUSHED_OUT, f"override {number} would no longer be valid here: {finding.message}"
             )
     if will.manifest != was.manifest:
         known = {*validate_create(was.manifest).warnings}
@@ -354,7 +355,7 @@ def _build_check(
     if refused and len(refused) == len(found) == len(places):
         errors.append(_refused_everywhere(refused))
     if not places and not errors:
-        sentence = "no workload is hit now; it will count for those that come and match"
+        sentence = "no workload matches now; the override applies to workloads that match later"
         warnings.append(Finding("", FindingCode.HITS_NOTHING, sentence))
     report = ValidationReport.of(errors, warnings)
     return OverrideCheck(
@@ -365,7 +366,7 @@ def _build_check(
 def _refused_everywhere(refused: Sequence[AffectedWorkload]) -> Finding:
     first = refused[0]
     whom = "the only workload" if len(refused) == 1 else f"all {len(refused)} workloads"
-    sentence = f"{whom} that it hits cannot take it; {first.place}: {first.findings[0].message}"
+    sentence = f"the override is not valid for {whom} that it matches; {first.place}: {first.findings[0].message}"
     return Finding("strategy", FindingCode.REFUSED_EVERYWHERE, sentence)
 
 

@@ -1,9 +1,9 @@
-"""Strategy overrides put in force, changed and ended.
+"""Creates, changes and ends strategy overrides.
 
-API and admin hand over a draft (`override_preview`); what is found wrong with it is raised as `ValidationFailed`. The
-record and its audit entry are one transaction; workloads are woken after it, and should this process end in between,
-the next resync comes to the same. The invariants: an override in force has a reason, an author and an end; records are
-never removed, and one that has ended never comes back to life, so that the list of them is their history.
+API and admin pass a draft (`override_preview`); errors in it raise `ValidationFailed`. The row and its audit entry are
+one transaction. After it, the affected workloads are enqueued; if this process dies in between, the next resync does
+the same. The invariants: an override in force has a reason, an author and an end; rows are never deleted, and an
+override that has ended is never in force again, so the list of all overrides is their history.
 """
 
 import logging
@@ -41,20 +41,20 @@ _EDITABLE_FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class OverrideResult:
-    """An override as it is on record now, and what was found about it."""
+    """An override as it is stored now, and the result of its check."""
 
     override: StrategyOverride
     check: OverrideCheck
 
 
 def override_create(caller: Caller, draft: OverrideDraft) -> OverrideResult:
-    """Put an override in force; the same one by the same author again is the one that is in force already."""
+    """Create an override; the same draft of the same author again returns the override that exists."""
     with audited_command(caller, Command.CREATE_OVERRIDE, draft.place) as audited:
         check = _require_no_findings(override_check(draft))
         row = build_row(draft, None, timezone.now())
         row.pk, row.author = None, caller.user
         if (twin := _find_duplicate(row)) is not None:
-            # Whoever heard no answer sends it again; two of the same would have to be ended twice.
+            # A caller who got no answer sends it again; two equal overrides would have to be ended twice.
             return OverrideResult(twin, check)
         with transaction.atomic():
             row.save(force_insert=True)
@@ -64,10 +64,10 @@ def override_create(caller: Caller, draft: OverrideDraft) -> OverrideResult:
 
 
 def override_change(caller: Caller, pk: int, draft: OverrideDraft, expected: str | None = None) -> OverrideResult:
-    """Change an override that is in force; `expected` is what If-Match says of the version that was seen."""
+    """Change an override that is in force; `expected` is the version that the caller saw, as If-Match names it."""
     with audited_command(caller, Command.CHANGE_OVERRIDE, draft.place) as audited:
         seen = find_override(pk)
-        # Who may not touch what it hits now may not take it away from there either.
+        # The caller needs the permission for the present target too, because the override may leave it.
         require(caller, Command.CHANGE_OVERRIDE, _place(seen))
         _require_expected_version(seen, expected)
         check, former_keys = _require_no_findings(override_check(draft, seen)), list_affected_keys(seen)
@@ -84,7 +84,7 @@ def override_change(caller: Caller, pk: int, draft: OverrideDraft, expected: str
 
 
 def override_end(caller: Caller, pk: int, expected: str | None = None) -> StrategyOverride:
-    """End an override now; the record stays."""
+    """End an override now; its row stays."""
     seen = find_override(pk)
     with audited_command(caller, Command.END_OVERRIDE, _place(seen)) as audited:
         _require_expected_version(seen, expected)
@@ -98,14 +98,14 @@ def override_end(caller: Caller, pk: int, expected: str | None = None) -> Strate
 
 
 def override_dry_run(caller: Caller, draft: OverrideDraft, replacing: int | None = None) -> OverrideCheck:
-    """Say what an override would do, to somebody who may put it in force; nothing is changed or put on record."""
+    """Return what an override would do; the caller needs the permission to create or change it."""
     command = Command.CREATE_OVERRIDE if replacing is None else Command.CHANGE_OVERRIDE
     with audited_command(caller, command, draft.place, dry_run=True):
         return override_check(draft, None if replacing is None else find_override(replacing))
 
 
 def render_audit_value(row: StrategyOverride) -> dict[str, Any]:
-    """Return what an override says, as the audit tells it."""
+    """Return an override for the audit log."""
     return {
         "id": row.pk,
         "cluster": row.cluster,
@@ -119,7 +119,7 @@ def render_audit_value(row: StrategyOverride) -> dict[str, Any]:
 
 
 def _find_duplicate(row: StrategyOverride) -> StrategyOverride | None:
-    """Return an override on record that says just the same."""
+    """Return an override that is equal in every field."""
     alike = StrategyOverride.objects.select_related("author").filter(
         author=row.author, cluster=row.cluster, namespace=row.namespace, name=row.name, expires_at=row.expires_at
     )
@@ -129,13 +129,13 @@ def _find_duplicate(row: StrategyOverride) -> StrategyOverride | None:
 
 def _require_expected_version(seen: StrategyOverride, expected: str | None) -> None:
     if expected is not None and not matches_version(expected, seen.version):
-        raise VersionConflict(f"Override {seen.pk} has been changed since you looked at it; look again.")
+        raise VersionConflict(f"Override {seen.pk} has been changed since you loaded it; load it again.")
     if not seen.is_in_force(timezone.now()):
-        raise InvalidState(f"Override {seen.pk} has ended and stays as history; create another one.")
+        raise InvalidState(f"Override {seen.pk} has ended and stays as history. Create another one.")
 
 
 def _lock_row(seen: StrategyOverride) -> StrategyOverride:
-    """Return the record, held until the transaction ends, if it is still what was looked at."""
+    """Return the row, locked until the transaction ends; raises VersionConflict if it has changed."""
     row = StrategyOverride.objects.select_for_update(of=("self",)).select_related("author").get(pk=seen.pk)
     _require_expected_version(row, f'"{seen.version}"')
     return row
@@ -143,7 +143,7 @@ def _lock_row(seen: StrategyOverride) -> StrategyOverride:
 
 def _require_no_findings(check: OverrideCheck) -> OverrideCheck:
     if check.findings:
-        sentence = "This override cannot be put in force: "
+        sentence = "This override is not valid: "
         raise ValidationFailed(
             sentence + "; ".join(finding.message for finding in check.findings) + ".", check.findings
         )
@@ -151,12 +151,12 @@ def _require_no_findings(check: OverrideCheck) -> OverrideCheck:
 
 
 def _publish_change(row: StrategyOverride, keys: Iterable[str]) -> None:
-    """Have workers look at the workloads concerned, and pages at the override."""
+    """Enqueue the affected workloads, and publish the change to pages."""
     concerned = dict.fromkeys(keys)
     if concerned and not dispatch.enqueue(concerned):
-        logger.warning("Override %d counts from the next resync on: Redis is away", row.pk)
+        logger.warning("Override %d takes effect at the next resync: Redis is down", row.pk)
     changes = [change_feed.Change(row.cluster, "override", str(row.pk))]
-    changes += [change_feed.Change(key.split("/")[0], "workload", key, ("strategy",)) for key in concerned]
+    changes += [change_feed.Change(WorkloadRef.parse(key).cluster, "workload", key, ("strategy",)) for key in concerned]
     change_feed.publish(redis_client(), changes)
 
 

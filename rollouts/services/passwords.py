@@ -1,8 +1,9 @@
-"""What people command to end what was opened by an account: its password, its sessions, its tokens.
+"""Changes passwords, and ends sessions and tokens of accounts.
 
-One's own, on the page of the account; those of others, on the admin site or by `manage.py changepassword`. The
-invariants: a password that an administrator sets ends all sessions and tokens of the account; on the admin site the
-caller must have all rights of the account (`rollouts.accounts.account_rights`); no entry holds a password.
+People do this for their own account on its page, and for other accounts on the admin site or with
+`manage.py changepassword`. The invariants: a password that an administrator sets ends all sessions and tokens of the
+account; on the admin site the caller must have all rights of the account (`rollouts.accounts.account_rights`); and no
+audit entry contains a password.
 """
 
 from typing import Final
@@ -22,7 +23,7 @@ _COMMAND_LINE: Final = Caller(
 
 
 def password_change(caller: Caller, user: User, password: str, *, with_tokens: bool) -> None:
-    """Change one's own password, which ends all other sessions, and if wanted all tokens."""
+    """Change the caller's password, which ends all other sessions; `with_tokens` revokes all tokens too."""
     with (
         audited_command(caller, Command.CHANGE_PASSWORD, WorkloadRef(name=caller.name)) as audited,
         transaction.atomic(),
@@ -38,7 +39,7 @@ def password_change(caller: Caller, user: User, password: str, *, with_tokens: b
 
 
 def password_change_refused(caller: Caller) -> None:
-    """Put a wrong old password on record."""
+    """Record that the old password was wrong."""
     record(
         caller,
         Command.CHANGE_PASSWORD,
@@ -49,7 +50,7 @@ def password_change_refused(caller: Caller) -> None:
 
 
 def password_set_by_admin(caller: Caller, user: User) -> None:
-    """Revoke the tokens of an account after an administrator has set its password, and put that on record."""
+    """Revoke the tokens of an account after an administrator has set its password, and record it."""
     with (
         audited_command(caller, Command.CHANGE_ACCOUNT, WorkloadRef(name=user.get_username())) as audited,
         transaction.atomic(),
@@ -59,7 +60,7 @@ def password_set_by_admin(caller: Caller, user: User) -> None:
 
 
 def password_set_by_cli(username: str) -> int:
-    """Revoke the tokens of an account after its password was set on the server; return how many that were."""
+    """Revoke the tokens of an account after its password was set on the server; return how many."""
     user = User.objects.get_by_natural_key(username)
     with transaction.atomic():
         count = tokens_revoke_all(user)
@@ -69,7 +70,7 @@ def password_set_by_cli(username: str) -> int:
 
 
 def sessions_end(caller: Caller, user: User) -> int:
-    """End all sessions and tokens of an account: the caller's own, or one that the caller may change."""
+    """End all sessions and revoke all tokens of an account: the caller's own, or one that the caller may change."""
     with audited_command(caller, Command.END_SESSIONS, WorkloadRef(name=user.get_username())) as audited:
         if user != caller.user:
             require_may_change_account(caller, user)
@@ -80,20 +81,20 @@ def sessions_end(caller: Caller, user: User) -> int:
 
 
 def revoke_all_access(user: User) -> int:
-    """End all sessions of an account and revoke its tokens; return how many tokens that were."""
+    """End all sessions of an account and revoke its tokens; return how many tokens."""
     User.objects.filter(pk=user.pk).update(sessions_ended_at=timezone.now())
     return tokens_revoke_all(user)
 
 
 def tokens_revoke_all(user: User) -> int:
-    """Revoke all tokens of an account; return how many that were."""
+    """Revoke all tokens of an account; return how many."""
     return ApiToken.objects.filter(user=user, revoked_at=None).update(revoked_at=timezone.now())
 
 
 def require_may_change_account(caller: Caller, user: User) -> None:
-    """Raise NotAllowed unless the caller may change accounts, and this one."""
+    """Raise PermissionDenied unless the caller may change accounts, and this one."""
     require(caller, Command.CHANGE_ACCOUNT)
-    if caller.user is None:  # `require` has refused strangers
+    if caller.user is None:  # `require` has refused anonymous callers
         raise PermissionDenied("Sign in first.")
     if sentence := find_missing(caller.user, rights_of(user)):
         raise PermissionDenied(sentence)

@@ -1,8 +1,8 @@
-"""Whether somebody may put such pods into a namespace: the Pod Security level in force there, and what a change adds.
+"""Checks a change of pod templates against the Pod Security level of the namespace.
 
-Every command and every preview that changes a template comes by here (`edit.evaluate_edit`, `apply`), since the pods
-are created with the account of Grove UI and not with the caller's (docs/adr/0031). What is in the template already
-never stands in the way of a change of something else: a workload can be scaled and get another image in an incident.
+Every command and preview that changes a template calls this (`edit.evaluate_edit`, `apply`), because the pods are
+created with the account of Grove UI and not with the caller's (docs/adr/0031). Violations that the template already has
+never block a change: during an incident a workload can be scaled and get another image.
 """
 
 from django.conf import settings
@@ -19,7 +19,7 @@ from rollouts.services.audit import Caller
 def find_pod_security_violations(
     caller: Caller, place: WorkloadRef, before: Obj | None, after: Obj
 ) -> tuple[Finding, ...]:
-    """Return what a change adds that the caller may not put there; `before` is None for a workload that is new."""
+    """Return the violations that a change adds and the caller may not add; `before` is None for a new workload."""
     if before is not None and _template_of(before) == _template_of(after):
         return ()
     if permissions.may_apply_privileged(caller.user):
@@ -28,7 +28,7 @@ def find_pod_security_violations(
 
 
 def find_pod_security_level(place: WorkloadRef) -> PodSecurityLevel:
-    """Return the level in force in a namespace: its own, that of its cluster, or that of the installation."""
+    """Return the level of a namespace: its own, or else that of its cluster, or else that of the installation."""
     rows = NamespacePodSecurity.objects.filter(cluster=place.cluster, namespace__in=("", place.namespace)).order_by()
     levels = dict(rows.values_list("namespace", "level"))
     of_installation = settings.ENVIRONMENT.pod_security_level

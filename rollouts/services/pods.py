@@ -88,8 +88,8 @@ def pods_delete(
     with audited_command(caller, command, place, dry_run=dry_run) as audited:
         client = open_writable_client(place)
         live = fetch_expected(client, expected)
-        shape = _read_shape(client, live, force=force)
-        choice = _choose_targets(shape, read_observed(client, live).pods, chosen, force=force)
+        layout = _read_layout(client, live, force=force)
+        choice = _choose_targets(layout, read_observed(client, live).pods, chosen, force=force)
         mode = DeletionMode.DELETE if force else DeletionMode.EVICT
         return _delete_targets(client, audited, version_of_object(live), choice, mode, dry_run=dry_run)
 
@@ -106,7 +106,7 @@ def pods_delete_stuck(
     with audited_command(caller, Command.DELETE_ANY_PODS, place, dry_run=dry_run) as audited:
         client = open_writable_client(place)
         live = fetch_expected(client, expected)
-        choice = _choose_terminating(_read_shape(client, live, force=True), read_observed(client, live).pods, chosen)
+        choice = _choose_terminating(_read_layout(client, live, force=True), read_observed(client, live).pods, chosen)
         return _delete_targets(
             client, audited, version_of_object(live), choice, DeletionMode.FORCE_DELETE, dry_run=dry_run
         )
@@ -154,7 +154,7 @@ def read_observed(client: WorkloadClient, live: Obj) -> Observed:
     return seen.observed if seen is not None and seen.uid == live["metadata"]["uid"] else Observed()
 
 
-def _read_shape(client: WorkloadClient, live: Obj, *, force: bool) -> Layout:
+def _read_layout(client: WorkloadClient, live: Obj, *, force: bool) -> Layout:
     """Return the workload with its current hashes; raises InvalidState where the strategy replaces pods itself."""
     workload = read_workload(client, live)
     if not force and (sentence := find_obstacle(workload)):
@@ -182,12 +182,12 @@ class _Targets:
 
 
 def _choose_targets(
-    shape: Layout, pods: Iterable[Pod], chosen: Sequence[PodRef] | Selection, *, force: bool
+    layout: Layout, pods: Iterable[Pod], chosen: Sequence[PodRef] | Selection, *, force: bool
 ) -> _Targets:
     if isinstance(chosen, Selection):
-        _require_known_component(shape, chosen)
-        return _Targets(choose_candidates(shape, pods, chosen, force=force))
-    placed = _locate_pods(shape, pods)
+        _require_known_component(layout, chosen)
+        return _Targets(choose_candidates(layout, pods, chosen, force=force))
+    placed = _locate_pods(layout, pods)
     choice = _Targets()
     for one in {one.name: one for one in chosen}.values():
         pod, position = placed.get(one.name, (None, None))
@@ -197,7 +197,7 @@ def _choose_targets(
             choice.add(one, DeletionResult.GONE, "That pod is gone; another pod has its name.")
         elif pod.leaving:
             choice.add(pod, DeletionResult.LEAVING, "It is terminating already.")
-        elif not force and not _is_outdated(shape, pod, position):
+        elif not force and not _is_outdated(layout, pod, position):
             sentence = "It runs the current template; use force to delete it anyway."
             choice.add(pod, DeletionResult.NOT_OUTDATED, sentence)
         else:
@@ -205,20 +205,20 @@ def _choose_targets(
     return choice
 
 
-def choose_candidates(shape: Layout, pods: Iterable[Pod], selection: Selection, *, force: bool) -> list[Pod]:
+def choose_candidates(layout: Layout, pods: Iterable[Pod], selection: Selection, *, force: bool) -> list[Pod]:
     """Return the pods that a command would delete, in the order of their positions."""
-    placed = _locate_pods(shape, pods)
+    placed = _locate_pods(layout, pods)
     found = [pod for pod, position in placed.values() if selection.matches(pod, position) and not pod.leaving]
     ordered = sorted(found, key=lambda pod: (placed[pod.name][1].replica, pod.clique, pod.index))
-    return [pod for pod in ordered if force or _is_outdated(shape, pod, placed[pod.name][1])]
+    return [pod for pod in ordered if force or _is_outdated(layout, pod, placed[pod.name][1])]
 
 
-def _locate_pods(shape: Layout, pods: Iterable[Pod]) -> dict[str, tuple[Pod, PodCliquePosition]]:
-    return {pod.name: (pod, position) for pod in pods if (position := shape.find_position(pod.clique)) is not None}
+def _locate_pods(layout: Layout, pods: Iterable[Pod]) -> dict[str, tuple[Pod, PodCliquePosition]]:
+    return {pod.name: (pod, position) for pod in pods if (position := layout.find_position(pod.clique)) is not None}
 
 
-def _choose_terminating(shape: Layout, pods: Iterable[Pod], chosen: Sequence[PodRef]) -> _Targets:
-    placed = _locate_pods(shape, pods)
+def _choose_terminating(layout: Layout, pods: Iterable[Pod], chosen: Sequence[PodRef]) -> _Targets:
+    placed = _locate_pods(layout, pods)
     choice = _Targets()
     for one in {one.name: one for one in chosen}.values():
         pod, _ = placed.get(one.name, (None, None))
@@ -233,12 +233,12 @@ def _choose_terminating(shape: Layout, pods: Iterable[Pod], chosen: Sequence[Pod
     return choice
 
 
-def _is_outdated(shape: Layout, pod: Pod, position: PodCliquePosition) -> bool:
-    return pod.template_hash != shape.hashes[position.clique]
+def _is_outdated(layout: Layout, pod: Pod, position: PodCliquePosition) -> bool:
+    return pod.template_hash != layout.hashes[position.clique]
 
 
-def _require_known_component(shape: Layout, selection: Selection) -> None:
+def _require_known_component(layout: Layout, selection: Selection) -> None:
     name = selection.component
-    if name and name not in shape.cliques and name not in shape.groups and shape.find_position(name) is None:
-        sentence = "the set has no clique and no scaling group of that name; correct the name"
+    if name and name not in layout.cliques and name not in layout.groups and layout.find_position(name) is None:
+        sentence = "the set has no clique and no scaling group with this name"
         raise invalid_command([Finding("selection.clique", FindingCode.UNKNOWN_COMPONENT, sentence)])

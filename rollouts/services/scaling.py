@@ -1,7 +1,7 @@
-"""A live component of one replica scaled by hand, past the template: what an autoscaler does, by a person.
+"""Scales a live component of one replica of the set, as an autoscaler does; the template keeps its number.
 
-`workloads` asks for it when a replica of the set is named. The PodClique or scaling group that stands there is written,
-with the same preconditions as every edit (`edit`); the set itself stays as it is, so no rollout begins.
+Before it: `changes.execute`. After it: the PodClique or PodCliqueScalingGroup in the cluster, which gets a patch with
+the same preconditions as every edit (`edit`). The PodCliqueSet does not change, so no rollout begins.
 """
 
 from dataclasses import dataclass, replace
@@ -78,19 +78,19 @@ def _scale(
                 client.write_through([ObjectChanges(resource, [stored])])
                 audited.done(before={change.field: before}, after={change.field: wanted.replicas})
             return EditResult(client.place, version_of_object(live), (change,), (), dry_run)
-    raise VersionConflict(f"{name} is scaled so often that this command found no moment for its own; try again.")
+    raise VersionConflict(f"{name} was modified {MAX_ATTEMPTS} times while this command ran. Try again.")
 
 
 def make_scale_change(resource: Resource, name: str, before: Any, after: int) -> Change:
-    """Return the change of a live component, which is no field of the set."""
+    """Return the change of a live component, which is not a field of the set."""
     return Change(f"{resource.kind} {name}: {_FIELD}", before, after)
 
 
 def find_live_component(workload: Workload, wanted: ScaleLive) -> tuple[Component, Resource, str]:
-    """Return the component that is meant, with the kind and the name of its object; raises what is in the way."""
+    """Return a component with the kind and name of its object; raises ValidationFailed when there is none."""
     component, resource = _find_component(workload, wanted.component)
     if wanted.replica >= workload.replicas:
-        sentence = f"the set has the replicas 0 to {workload.replicas - 1}; name one of them"
+        sentence = f"the set has replicas 0 to {workload.replicas - 1}; name one of them"
         raise invalid_command([Finding("replica", FindingCode.OUT_OF_RANGE, sentence)])
     return component, resource, names.clique_name(workload.name, wanted.replica, component.name)
 
@@ -102,7 +102,7 @@ def _require_minimum(component: Component, minimum: int, replicas: int) -> None:
 
 
 def _minimum_of_object(component: Component, target: Obj) -> int:
-    """Return how many pods or replicas a live component must have, as its object says."""
+    """Return the minAvailable of a live component, from its object."""
     if isinstance(component, GroupTemplate):
         return component.min_available
     stored = (target.get("spec") or {}).get("minAvailable")
@@ -110,7 +110,7 @@ def _minimum_of_object(component: Component, target: Obj) -> int:
 
 
 def scale_observed(workload: Workload, observed: Observed, wanted: ScaleLive) -> Observed:
-    """Return what is observed as it would be after such a command, for a simulation; raises what is in the way."""
+    """Return the observed objects after such a command, for a simulation; raises ValidationFailed."""
     component, _, name = find_live_component(workload, wanted)
     minimum = component.min_available
     if isinstance(component, CliqueTemplate):
@@ -127,10 +127,10 @@ def _find_component(workload: Workload, component: str) -> tuple[Component, Reso
         return group, PODCLIQUESCALINGGROUPS
     clique = next((one for one in workload.cliques if one.name == component), None)
     if clique is None:
-        sentence = "the set has no clique and no scaling group of that name; correct the name"
+        sentence = "the set has no clique and no scaling group with this name"
         raise invalid_command([Finding("component", FindingCode.UNKNOWN_COMPONENT, sentence)])
     owner = next((one.name for one in workload.groups if component in one.clique_names), None)
     if owner is not None:
-        sentence = f"a clique in a scaling group is scaled with its group; scale {owner}, or leave replica out"
+        sentence = f"a clique in a scaling group is scaled with its group; scale {owner}, or leave out replica"
         raise invalid_command([Finding("component", FindingCode.MEMBER_AUTOSCALED, sentence)])
     return clique, PODCLIQUES

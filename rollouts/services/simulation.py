@@ -1,16 +1,15 @@
-"""What a change would do, step by step, before anybody makes it: the controller's own plan run to its end.
+"""Shows what a change would do, step by step: it runs the controller's own plan to its end.
 
-Before it: a workload as the mirror has it, and a change that somebody considers; what may not be changed so is refused
-as the command itself would be. After it: `engine.simulation.simulate`, in the cluster as `forecast` reads it from the
-mirror, but for what the caller supposes otherwise; `simulation_report` tells what came of it. Nothing is written
-anywhere: a manifest to be applied is shown to the cluster as a dry run.
+Before it: a workload from the mirror, and a change; a change that the command would refuse is refused here with the
+same error. After it: `engine.simulation.simulate`, in the cluster that `selectors.forecast` reads from the mirror, with
+the caller's assumptions; `simulation_report` builds the answer. Nothing is written: an apply is sent as a dry run.
 
 A change of the strategy starts no update by itself. `Edit.rehearsal` then stands for the next update: it runs with the
 new strategy and, to compare, with the present one. When an update is in progress, the report is about that update, with
 the change and without it.
 
-The invariants: the strategy is the one in force, overrides and all, before and after; and an answer is bounded in time,
-with what it has not come to told as such.
+The invariants: the strategy before and after is the effective one, with all overrides; and a simulation has a time
+limit, and reports when it has not come to its end.
 """
 
 import contextlib
@@ -43,11 +42,11 @@ from rollouts.services.simulation_report import Simulated, SimulatedChange, Simu
 from rollouts.services.workload_client import WorkloadClient, invalid_command, open_client, require_synced
 
 MAX_SECONDS: Final = 2.0
-"""For the simulation itself; what it has not come to by then is left out."""
+"""The time limit of a simulation."""
 MAX_PODS: Final = 10_000
 _MAX_CONCURRENT: Final = 2
 _SLOT_WAIT_SECONDS: Final = 5.0
-# The steps of a simulation keep a processor busy: requests of other people must get their share.
+# A simulation keeps a processor busy, and other requests need their share.
 _slots: Final = threading.BoundedSemaphore(_MAX_CONCURRENT)
 
 
@@ -60,16 +59,16 @@ class _SimulationInput:
     observed: Observed
     warnings: tuple[Finding, ...] = ()
     overrides: tuple[Override, ...] = ()
-    is_new: bool = False  # there is nothing of it yet
+    is_new: bool = False  # the workload does not exist yet
     now: float = field(default_factory=time.time)
 
     def to_simulated_change(self, place: WorkloadRef, reader: Reader) -> SimulatedChange:
-        """Return the change itself, for who considers it."""
+        """Return the change for the report."""
         return SimulatedChange(place, self.before, self.after, self.observed, self.is_new, self.warnings, reader)
 
 
 class _Simulator:
-    """A workload as it is now, for changes to be run on."""
+    """A workload and its cluster now, to run changes on."""
 
     def __init__(
         self,
@@ -79,9 +78,9 @@ class _Simulator:
         change: Simulable,
         assumptions: Assumptions,
     ) -> None:
-        """Put the strategy in force in, before and after."""
+        """Compute the effective strategy before and after the change."""
         self._caller, self._place = caller, client.place
-        self._case, self._belief = case, assumptions
+        self._case, self._assumptions = case, assumptions
         self.before, self.after = self._read(case.before), self._read(case.after)
         self.observed = _change_observed(change, self.after, case.observed)
         self._surroundings = fetch_surroundings(
@@ -90,13 +89,13 @@ class _Simulator:
         self._first = change.deletions(self.after, self.observed) if isinstance(change, DeletePods) else ()
 
     def edit(self, manifest: Obj, edit: EditFunction) -> Workload:
-        """Return the workload that another edit makes of a manifest."""
+        """Return the workload after another edit of a manifest."""
         edited, _ = evaluate_edit(self._caller, self._place, manifest, edit)
         return self._read(edited)
 
     def run(self, after: Workload) -> SimulationRun:
-        """Run a change to its end, for as long as anybody waits for it."""
-        forecast = compute_forecast(self.before, after, self.observed, self._surroundings, self._belief)
+        """Run a change to its end, or until the time limit."""
+        forecast = compute_forecast(self.before, after, self.observed, self._surroundings, self._assumptions)
         deadline = time.monotonic() + MAX_SECONDS
         outcome = engine.simulate(
             self.before,
@@ -151,7 +150,7 @@ def _run(simulator: _Simulator, simulated: SimulatedChange, rehearsal: EditFunct
     return replace(result, is_rehearsal=True, starts_update=False, former=build_baseline(without_it))
 
 
-# ---- what is simulated
+# ---- the input
 
 
 def _build_input(caller: Caller, client: WorkloadClient, change: Simulable, expected: str | None) -> _SimulationInput:
@@ -192,21 +191,21 @@ def _read_mirrored(client: WorkloadClient) -> MirroredWorkload | None:
 
 
 def _require_pod_limit(workload: Workload, observed: Observed) -> None:
-    """Raise where there would be too many pods: as the template says, as live components are scaled to, or now.
+    """Raise InvalidState for too many pods: by the template, by the scale of live components, or now.
 
-    It is arithmetic alone, however large the numbers are: a simulation of them would be at work for long, and take much
-    memory, before it is first asked whether it is enough.
+    This only counts: a simulation of that many pods would run long and need much memory before its first check of the
+    time limit.
     """
     pods = max(count_desired(workload, Observed()), count_desired(workload, observed), len(observed.pods))
     if pods > MAX_PODS:
-        raise InvalidState(f"This is about {pods:,} pods, and changes of at most {MAX_PODS:,} pods are simulated.")
+        raise InvalidState(f"This change concerns about {pods:,} pods. A simulation covers at most {MAX_PODS:,}.")
 
 
 @contextlib.contextmanager
 def _simulation_slot() -> Iterator[None]:
-    """Have a share of the processor for one simulation."""
+    """Wait for one of the few simulations that run at once."""
     if not _slots.acquire(timeout=_SLOT_WAIT_SECONDS):
-        raise InvalidState("Others are simulating changes right now; ask again in a moment.")
+        raise InvalidState("Other simulations are running. Try again in a moment.")
     try:
         yield
     finally:

@@ -1,8 +1,7 @@
-"""What is told of a change that was run to its end: its steps, its pods over time, how low availability went.
+"""Builds the report of a simulated change: its steps, its pods over time, how low availability went.
 
-Before it: `simulation`, which runs a change in a simulated cluster. After it: the API, which answers this as it
-is, and the pages from which people command. The invariant: an answer is bounded in size, with what was left out told as
-such.
+Before it: `simulation`, which runs a change in a simulated cluster. After it: the API, which answers with this value,
+and the preview of forms. The invariant: a report has a limited size, and counts what it leaves out.
 """
 
 from collections import Counter
@@ -31,12 +30,12 @@ from rollouts.services.scaling import make_scale_change
 from rollouts.services.workload_client import version_of_object
 
 MAX_STEPS: Final = 200
-"""Steps that are told: the first ones and the last ones."""
+"""How many steps a report has: the first and the last ones."""
 MAX_ENTRIES: Final = 20
-"""Of one kind within a step: counts of components, moments."""
+"""How many events, and how many counts of components, a step has."""
 MAX_COMPONENTS: Final = 200
 MAX_COUNTS: Final = 1000
-"""Moments at which pods are counted: the first ones."""
+"""How many counts of pods a report has: the first ones."""
 
 _STEPS_AT_THE_END: Final = 50
 T = TypeVar("T", Clique, Group)
@@ -44,18 +43,18 @@ T = TypeVar("T", Clique, Group)
 
 @dataclass(frozen=True, slots=True)
 class SimulatedStep:
-    """A moment at which something changed."""
+    """A time at which something changed."""
 
     at: float  # seconds since the change
-    writes: Mapping[str, int]  # how many of each sort: "Create Pod"
+    writes: Mapping[str, int]  # how many of each kind: "Create Pod"
     moments: tuple[TimelineEvent, ...]
     counts: tuple[UnitCounts, ...]  # of the components whose counts changed
-    left_out: int  # moments and counts beyond those that are told
+    left_out: int  # how many events and counts are not in this step
 
 
 @dataclass(frozen=True, slots=True)
 class Lowest:
-    """How far a component's availability went down, and its surge up."""
+    """The lowest availability of a component, and its highest surge."""
 
     component: str
     kind: Kind
@@ -67,79 +66,79 @@ class Lowest:
 
 @dataclass(frozen=True, slots=True)
 class PodsAt:
-    """How many pods there are at a moment; those that are leaving do not count."""
+    """How many pods there are at a time; terminating pods do not count."""
 
     at: float  # seconds since the change
-    available: int  # the fewest at this moment
-    updated: int  # available on the template that is wanted, where a pod is desired; surge is none of them
+    available: int  # the fewest at this time
+    updated: int  # available pods of the new template in desired positions; surge does not count
     live: int  # surge included
-    surge: int  # beyond the places that are desired, available or not
+    surge: int  # pods beyond the desired positions, available or not
 
 
 @dataclass(frozen=True, slots=True)
 class PodsOverTime:
-    """All pods of a workload while a change is carried out."""
+    """All pods of a workload during a change."""
 
-    desired: int  # in the end
-    floor: int  # fewer may not be available because of an update
-    lowest: int  # the fewest that were available
-    most: int  # the most that were there
+    desired: int  # at the end
+    floor: int  # an update keeps at least so many available
+    lowest: int  # the fewest available pods
+    most: int  # the most live pods
     counts: tuple[PodsAt, ...]  # the first one is before the change
-    left_out: int  # counts beyond those that are told
+    left_out: int  # how many counts are not in the report
 
 
 @dataclass(frozen=True, slots=True)
 class Former:
-    """How the same goes without the change."""
+    """The same rollout without the change."""
 
     end: SimulationEnd
     seconds: float
     rounds: int
-    lowest: int  # the fewest pods that were available
+    lowest: int  # the fewest available pods
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """A change, seen to its end."""
+    """A change that was simulated to its end."""
 
     cluster: str
     namespace: str
     name: str
-    version: str  # of the workload that it was simulated on; empty for one that is not there yet
+    version: str  # of the simulated workload; empty for a new one
     changed: tuple[Change, ...]
     warnings: tuple[Finding, ...]
-    starts_update: bool  # the template of some pods is another one
-    is_rehearsal: bool  # the change by itself replaces nothing: what is told is the next rollout
-    former: Former | None  # to compare with, where a strategy is judged
+    starts_update: bool  # the template of some pods changes
+    is_rehearsal: bool  # the change alone replaces no pod: this is the report of the next rollout
+    former: Former | None  # for a change of the strategy: the rollout without it
     end: SimulationEnd
-    seconds: float  # of the cluster's time
+    seconds: float  # of simulated time
     pace: Pace
-    assumptions: tuple[Assumption, ...]  # what the numbers rest on, each a sentence
+    assumptions: tuple[Assumption, ...]  # each a sentence
     waits: tuple[Wait, ...]
     components: tuple[Lowest, ...]
     components_left_out: int
     pods: PodsOverTime
     pods_created: int
     pods_deleted: int
-    replaced: Mapping[str, int]  # how many of the pods that were there before go, by clique of the template
-    rounds: int  # moments at which something was created or deleted
+    replaced: Mapping[str, int]  # how many of the present pods are replaced, by clique of the template
+    rounds: int  # times at which something was created or deleted
     steps: tuple[SimulatedStep, ...]
     steps_left_out: int  # in the middle
 
 
 @dataclass(frozen=True, slots=True)
 class SimulationRun:
-    """A workload that was changed, and what came of it."""
+    """A simulation of a workload."""
 
     before: Workload
     after: Workload
-    observed: Observed  # when it was changed
+    observed: Observed  # at the time of the change
     outcome: SimulationResult
-    forecast: Forecast  # the cluster that it was run in
+    forecast: Forecast  # the simulated cluster
 
     @property
     def changes_nothing(self) -> bool:
-        """Whether nothing had to be done."""
+        """Whether no pod was created or deleted."""
         return (
             self.outcome.end is SimulationEnd.DONE and not self.outcome.pods_created and not self.outcome.pods_deleted
         )
@@ -147,19 +146,19 @@ class SimulationRun:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedChange:
-    """A change of a manifest that somebody considers."""
+    """The change that is simulated."""
 
     place: WorkloadRef
     before: Obj
     after: Obj
-    observed: Observed  # as it is there
-    is_new: bool  # there is nothing of it yet
+    observed: Observed  # now
+    is_new: bool  # the workload does not exist yet
     warnings: tuple[Finding, ...]
-    reader: Reader  # who considers it
+    reader: Reader  # of the report
 
 
 def build_report(change: SimulatedChange, run: SimulationRun) -> Simulated:
-    """Tell what a change does by itself."""
+    """Return the report of a simulation."""
     outcome, components = run.outcome, _summarize_components(run.outcome)
     first = outcome.steps[: MAX_STEPS - _STEPS_AT_THE_END]
     last = outcome.steps[len(first) :][-_STEPS_AT_THE_END:]
@@ -196,9 +195,9 @@ def build_report(change: SimulatedChange, run: SimulationRun) -> Simulated:
 
 
 def _drop_untested_remedies(waits: Iterable[Wait], outcome: SimulationResult) -> Iterator[Wait]:
-    """Yield the waits; those of a change that gets stuck without the remedies that would have to be tried there first.
+    """Yield the waits; if the change gets stuck, without the remedies that need a trial.
 
-    They are tried and offered on the page of the workload once somebody has made the change.
+    The page of the workload tries and offers those once the change has been made.
     """
     for wait in waits:
         kept = [one for one in wait.remedies if one not in TRIABLE or one in HARMLESS]
@@ -206,13 +205,13 @@ def _drop_untested_remedies(waits: Iterable[Wait], outcome: SimulationResult) ->
 
 
 def build_baseline(run: SimulationRun) -> Former:
-    """Tell how it goes without the change."""
+    """Return the summary of a simulation without the change."""
     outcome = run.outcome
     return Former(outcome.end, outcome.seconds, count_rounds(outcome), count_pods_over_time(run).lowest)
 
 
 def _compute_scale_changes(before: Observed, after: Observed) -> Iterator[Change]:
-    """Return which live components are scaled, in the words of the command itself."""
+    """Yield the changes of live components, as the command itself reports them."""
     for clique, scaled in zip(before.cliques, after.cliques, strict=True):
         if clique.replicas != scaled.replicas:
             yield make_scale_change(PODCLIQUES, clique.name, clique.replicas, scaled.replicas)
@@ -222,7 +221,7 @@ def _compute_scale_changes(before: Observed, after: Observed) -> Iterator[Change
 
 
 def _count_replaced(observed: Observed, outcome: SimulationResult) -> dict[str, int]:
-    """Return how many of the pods that were there before went, by clique; what owns a pod takes it along."""
+    """Return how many of the present pods were deleted, by clique; deleting an owner deletes its pods."""
     deleted = {one.uid for step in outcome.steps for one in step.actions if isinstance(one, Delete)}
     groups = {group.name: group.uid for group in observed.groups}
     owners = {one.name: (one.uid, groups.get(one.group, "")) for one in observed.cliques}
@@ -242,19 +241,19 @@ def _build_step(step: engine.SimulationStep) -> SimulatedStep:
 
 
 def _count_writes(actions: Iterable[Action]) -> dict[str, int]:
-    """Return how many writes of each sort there are; statuses and gates are no news to anybody."""
-    told = (one for one in actions if isinstance(one, Create | Patch | Delete))
-    return dict(Counter(f"{type(one).__name__} {one.kind}" for one in told))
+    """Return how many writes of each kind there are; writes of statuses and gates do not count."""
+    counted = (one for one in actions if isinstance(one, Create | Patch | Delete))
+    return dict(Counter(f"{type(one).__name__} {one.kind}" for one in counted))
 
 
 def count_rounds(outcome: SimulationResult) -> int:
-    """Return at how many moments something was created or deleted."""
+    """Return at how many times something was created or deleted."""
     busy = (step.at for step in outcome.steps if any(isinstance(one, Create | Delete) for one in step.actions))
     return len({*busy})
 
 
 def _summarize_components(outcome: SimulationResult) -> list[Lowest]:
-    """Return the components, those first whose availability goes furthest down."""
+    """Return the components, the largest loss of availability first."""
     found = [
         Lowest(
             component=name,
@@ -287,7 +286,7 @@ def count_pods_over_time(run: SimulationRun) -> PodsOverTime:
 
 
 def _merge_by_time(counts: Iterable[engine.PodTotals]) -> Iterator[PodsAt]:
-    """Yield one count for each moment, with the fewest available and the most live; the first stays by itself."""
+    """Yield one count for each time, with the fewest available and the most live pods; the first stays separate."""
     first, *others = (PodsAt(one.at, one.available, one.updated, one.live, one.surge) for one in counts)
     yield first
     for _, group in groupby(others, key=lambda one: one.at):
@@ -297,7 +296,7 @@ def _merge_by_time(counts: Iterable[engine.PodTotals]) -> Iterator[PodsAt]:
 
 
 def _scale_observed(observed: Observed, workload: Workload) -> Observed:
-    """Return what is observed with the replicas that components will have once the template is put in force."""
+    """Return the observed objects with the replicas that the template gives them."""
     cliques = {one.name: one.replicas for one in workload.cliques}
     groups = {one.name: one.replicas for one in workload.groups}
     return replace(

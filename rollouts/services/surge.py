@@ -1,13 +1,12 @@
-"""The surge of a workload, and its deletion by hand: a remedy for surge that keeps others from their room, or broke.
+"""Finds and deletes the surge of a workload: a remedy for surge that takes the room of other pods, or that fails.
 
-Surge is what stands beyond the wanted number: whole replicas of the set, replicas of a scaling group, pods of a clique.
-Which it is at each level is read off the engine's own views. Of a replica the objects are deleted that hold its pods,
-as the controller deletes them; of a clique the pods themselves. Nobody's disruption budget is asked, so it is a
-deletion by force.
+Surge is everything beyond the wanted number: replicas of the set, replicas of a scaling group, pods of a clique. The
+engine's views say what it is at each level. Of a replica, the owners of its pods are deleted, as the controller does;
+of a clique, the pods. No disruption budget is asked, so this is a deletion by force.
 
-While an original is outdated the controller creates surge anew, which may well be wanted: on another node it may come
-up. The invariants: nothing within the wanted numbers is touched; and names are used again, so surge is named with a
-mark of the very objects that were looked at, and what has come in their place is safe.
+While an original is outdated, the controller creates surge again, which may be the purpose: it may start on another
+node. The invariants: nothing within the wanted numbers is deleted; and because names are used again, surge is named
+with a mark of the objects that were chosen, so an object that has taken a name since is safe.
 """
 
 import hashlib
@@ -45,14 +44,14 @@ from rollouts.services.edit import fetch_expected
 from rollouts.services.pods import read_observed, read_workload
 from rollouts.services.workload_client import WorkloadClient, open_writable_client, version_of_object
 
-_MAX_NAMED: Final = 500  # units on record by name
+_MAX_NAMED: Final = 500  # units in the audit log, by name
 _MARK_LENGTH: Final = 16
 _NO_SURGE: Final = "This surge no longer exists: it was deleted, or its pods are wanted now."
 
 
 @dataclass(frozen=True, slots=True)
 class PodOwner:
-    """An object that holds pods."""
+    """An object that owns pods."""
 
     resource: Resource
     name: str
@@ -61,30 +60,30 @@ class PodOwner:
 
 @dataclass(frozen=True, slots=True)
 class SurgeUnit:
-    """Something beyond the wanted number that is deleted as a whole."""
+    """A replica or pod beyond the wanted number, which is deleted as a whole."""
 
-    name: str  # my-3, my-0-decode-2, or that of a pod
-    component: str  # the name of the PodClique, scaling group or set that it is surge of
+    name: str  # my-3, my-0-decode-2, or the name of a pod
+    component: str  # the name of the PodClique, scaling group or set that has the surge
     owners: tuple[PodOwner, ...]  # empty for a single pod
     pods: tuple[Pod, ...]
 
     @property
     def mark(self) -> str:
-        """What tells it from another one that has its name later."""
+        """A hash of its uids, which tells it from a later unit with the same name."""
         uids = [one.uid for one in self.owners or self.pods]
         return hashlib.sha256(" ".join(sorted(uids)).encode()).hexdigest()[:_MARK_LENGTH]
 
 
 @dataclass(frozen=True, slots=True)
 class SurgeUnitRef:
-    """Surge by name and mark, as it was looked at."""
+    """A unit of surge by name and mark."""
 
     name: str
     mark: str
 
 
 def find_surge(workload: Workload, observed: Observed) -> tuple[SurgeUnit, ...]:
-    """Return the surge of a workload at every level; what is leaving already is none."""
+    """Return the surge of a workload at every level, without terminating units."""
     tree = build_tree(make_layout(workload), observed)
     found: list[SurgeUnit] = []
     for replica in tree.replicas.values():
@@ -114,7 +113,7 @@ def surge_delete(
     expected: str | None = None,
     dry_run: bool = False,
 ) -> PodsDeleted:
-    """Delete surge, if it still is what was looked at; told is what becomes of each of its pods, and what was gone."""
+    """Delete the chosen surge, and return what happened to each of its pods."""
     with audited_command(caller, Command.DELETE_ANY_PODS, place, dry_run=dry_run) as audited:
         client = open_writable_client(place)
         live = fetch_expected(client, expected)
@@ -204,23 +203,21 @@ class _OwnerDeleter:
         self._dry_run = dry_run
 
     def delete(self, unit: SurgeUnit) -> Iterator[PodOutcome]:
-        """Delete a unit, and say of each of its pods what became of it; of itself, where it has none."""
-        told = {(one.resource, one.name): self._attempt(one) for one in unit.owners}
-        troubles = [f"{name}: {said}" for (_, name), (fate, said) in told.items() if fate not in _SUCCESSFUL]
-        is_under_way = any(fate is DeletionResult.DELETED for fate, _ in told.values())
+        """Delete a unit, and yield what happened to each of its pods, or to itself if it has none."""
+        results = {(one.resource, one.name): self._attempt(one) for one in unit.owners}
+        problems = [f"{name}: {said}" for (_, name), (result, said) in results.items() if result not in _SUCCESSFUL]
+        is_under_way = any(result is DeletionResult.DELETED for result, _ in results.values())
         for pod in unit.pods:
-            # It goes with its clique, which may go with its scaling group before it is asked to.
-            fate, message = told.get(
-                (PODCLIQUES, pod.clique), (DeletionResult.UNKNOWN, "Nothing that holds it is known.")
-            )
-            if fate in _SUCCESSFUL and is_under_way:
-                # What stays of the unit is said where all else went as meant.
-                fate, message = DeletionResult.DELETED, troubles[0] if troubles else f"With all of {unit.name}."
-            yield PodOutcome(pod.name, pod.uid, fate, message, pod.clique, pod.index)
+            # Its clique owns it, and may be deleted with its scaling group before its own turn.
+            result, message = results.get((PODCLIQUES, pod.clique), (DeletionResult.UNKNOWN, "Its owner is not known."))
+            if result in _SUCCESSFUL and is_under_way:
+                # A message about a part that could not be deleted comes with each pod.
+                result, message = DeletionResult.DELETED, problems[0] if problems else f"Deleted with {unit.name}."
+            yield PodOutcome(pod.name, pod.uid, result, message, pod.clique, pod.index)
         if not unit.pods:
-            fates = [fate for fate, _ in told.values() if fate not in _SUCCESSFUL]
-            fate = fates[0] if fates else DeletionResult.DELETED if is_under_way else DeletionResult.GONE
-            yield PodOutcome(unit.name, "", fate, troubles[0] if troubles else "It had no pods.")
+            failed = [result for result, _ in results.values() if result not in _SUCCESSFUL]
+            result = failed[0] if failed else DeletionResult.DELETED if is_under_way else DeletionResult.GONE
+            yield PodOutcome(unit.name, "", result, problems[0] if problems else "It had no pods.")
 
     def _attempt(self, owner: PodOwner) -> tuple[DeletionResult, str]:
         message = f"{owner.name} was gone already, or another object has its name."
@@ -237,12 +234,12 @@ _SUCCESSFUL: Final = frozenset({DeletionResult.DELETED, DeletionResult.GONE})
 
 
 def _delete_owner(client: WorkloadClient, owner: PodOwner, *, dry_run: bool) -> ObjectChanges:
-    """Delete an object, and return what is known of it by that."""
+    """Delete an object, and return the change for the mirror."""
     namespace, resource = client.place.namespace, owner.resource
     answer = client.cluster.delete(
         resource, owner.name, namespace=namespace, uid=owner.uid, propagation="Background", dry_run=dry_run
     )
     metadata = answer.get("metadata") or {}
     if metadata.get("deletionTimestamp") and metadata.get("finalizers"):
-        return ObjectChanges(resource, [answer])  # somebody holds it for a while
+        return ObjectChanges(resource, [answer])  # a finalizer keeps it for a while
     return ObjectChanges(resource, (), [{"metadata": {"namespace": namespace, "name": owner.name, "uid": owner.uid}}])

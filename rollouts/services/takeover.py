@@ -1,13 +1,12 @@
-"""Take a workload over from Grove's own operator, after that operator is gone.
+"""Takes over a workload from Grove's own operator, after that operator has been removed.
 
-A deliberate command: as long as a set has Grove's finalizer, or an object of it was last written by Grove's operator,
-Grove UI writes nothing to it (`rollouts.mirror.other_operator`). `engine.plan.adoption` says what has to change; here
-it is sent, each patch for the very object (uid) in the very state (resourceVersion) that was read. No pod is replaced.
+This needs a command: while a set has Grove's finalizer, or Grove's operator was the last to write one of its objects,
+Grove UI writes nothing to it (`rollouts.mirror.other_operator`). `engine.plan.adoption` computes the changes; this
+module sends them, each patch for the object (uid) in the state (resourceVersion) that was read. No pod is replaced.
 
-The order makes every point between two lines a good one to be cut off at: pods, PodCliques, the other parts, the
-status of the set, and last of all the set itself. Until then nobody acts on the workload, and the same command again
-goes on where this one ended. The mirror has every answer before the set is let go: a pass that followed with an older
-view would take the pods for outdated ones.
+The order makes an interruption at any point harmless: pods, PodCliques, the other parts, the status of the set, and
+last the set itself. Until then no controller acts on the workload, and the same command again continues. The mirror has
+every answer before the patch of the set: a reconcile with an older view would consider the pods outdated.
 """
 
 import contextlib
@@ -60,19 +59,19 @@ from rollouts.services.workload_client import (
 )
 
 MAX_SECONDS: Final = 20.0
-"""After which a command to a cluster begins with no further workload."""
+"""After which a takeover of a cluster starts no further workload."""
 _THREADS: Final = 8
 _MAX_LEFT_ALONE: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
 class TakeoverResult:
-    """What a takeover changes, or would change."""
+    """What a takeover changes."""
 
     changed: EditResult  # the fields of all objects, each with the kind and name of its object
-    objects: int  # that are changed
-    pods: int  # that stay as they are
-    outdated: int  # pods of another template: an update replaces them afterwards, as the strategy says
+    objects: int  # how many it changes
+    pods: int  # how many pods the workload has; they keep running
+    outdated: int  # pods of another template: an update replaces them later, as the strategy says
     left: tuple[SkippedObject, ...]
 
 
@@ -84,14 +83,14 @@ def workload_take_over(
     dry_run: bool = False,
     now: Callable[[], float] = time.time,
 ) -> TakeoverResult:
-    """Make a workload of Grove's own operator ours, without replacing a pod."""
+    """Take over a workload, without replacing a pod."""
     with audited_command(caller, Command.TAKE_OVER_WORKLOAD, place, dry_run=dry_run) as audited:
         client = open_client(place)
         _require_no_operator(client, now())
         live = client.fetch()
         require_expected(client, live, expected)
         if live["metadata"].get("deletionTimestamp"):
-            raise InvalidState(f"{place.name} is being deleted; it cannot be taken over any more.")
+            raise InvalidState(f"{place.name} is being deleted and can no longer be taken over.")
         parts = _list_parts(client)
         _require_no_recent_writes([live, *parts.groups, *parts.cliques, *parts.gangs], now())
         plan = _compute_plan(live, parts, now())
@@ -111,29 +110,29 @@ def workload_take_over(
 
 @dataclass(frozen=True, slots=True)
 class WorkloadTakeover:
-    """What became of one workload of a cluster."""
+    """The result for one workload of a cluster."""
 
     place: WorkloadRef
-    objects: int  # that were changed, or would be
-    pods: int  # that stay as they are
+    objects: int  # how many were changed
+    pods: int  # how many pods keep running
     outdated: int
     problem: str  # why it was not taken over; empty: it was
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterTakeoverResult:
-    """What became of the workloads of a cluster that were Grove's."""
+    """The results for the workloads of a cluster that Grove's operator managed."""
 
     cluster: str
     outcomes: tuple[WorkloadTakeover, ...]
-    left: int  # that are more than one command takes over
+    left: int  # how many are left for another command
     is_dry_run: bool
 
 
 def cluster_take_over(
     caller: Caller, cluster: str, *, dry_run: bool = False, now: Callable[[], float] = time.time
 ) -> ClusterTakeoverResult:
-    """Take over every workload of a cluster that Grove's own operator keeps; each is on record by itself as well."""
+    """Take over every workload of a cluster that Grove's own operator manages; each has audit entries of its own."""
     with audited_command(caller, Command.TAKE_OVER_WORKLOAD, WorkloadRef(cluster), dry_run=dry_run) as audited:
         client = open_client(WorkloadRef(cluster))
         _require_no_operator(client, now())
@@ -158,8 +157,8 @@ def _take_over_one(caller: Caller, place: WorkloadRef, *, dry_run: bool, now: Ca
 
 
 def _list_grove_workloads(client: WorkloadClient) -> list[WorkloadRef]:
-    """Return the workloads of a cluster that are Grove's: by the sets as they are, and by the parts as mirrored."""
-    with translate_cluster_errors("list the workloads"):
+    """Return the workloads that Grove's operator manages: by their sets in the cluster, and by mirrored parts."""
+    with translate_cluster_errors("workloads"):
         sets = client.cluster.list(PODCLIQUESETS).items
     written = {
         part
@@ -178,21 +177,21 @@ def _list_grove_workloads(client: WorkloadClient) -> list[WorkloadRef]:
 
 
 def _require_no_operator(client: WorkloadClient, now: float) -> None:
-    with translate_cluster_errors("look for another operator"):
+    with translate_cluster_errors("trace of another operator"):
         other = find_other_operator_now(client.cluster, client.cluster_row, now)
     if other:
         raise InvalidState(other)
 
 
 def _require_no_recent_writes(objects: Sequence[Obj], now: float) -> None:
-    """Raise while Grove's operator has written a moment ago: it may run without a lease."""
+    """Raise InvalidState if Grove's operator wrote recently: it may run without a lease."""
     written = [(find_last_write(obj, GROVE_MANAGER) or "", obj) for obj in objects]
     last, obj = max(written, key=lambda one: one[0])
     at = parse_time(last) if last else None
     if at is not None and now - at < RECENT_SECONDS:
         raise InvalidState(
             f"Grove's own operator wrote {obj['kind']} {obj['metadata']['name']} {max(0, round(now - at))} s ago, "
-            f"so it seems to run. Stop it, and try again when it has written nothing for {RECENT_SECONDS:.0f} s."
+            f"so it still runs. Stop it, and try again when it has written nothing for {RECENT_SECONDS:.0f} s."
         )
 
 
@@ -203,7 +202,7 @@ def _list_parts(client: WorkloadClient) -> WorkloadObjects:
         items = client.cluster.list(resource, namespace=client.place.namespace, labels=label).items
         return [{"kind": resource.kind, **obj} for obj in items]
 
-    with translate_cluster_errors("list the parts of the workload"):
+    with translate_cluster_errors("parts of the workload"):
         return WorkloadObjects(*map(list_all, (PODCLIQUESCALINGGROUPS, PODCLIQUES, PODGANGS, SERVICES, PODS)))
 
 
@@ -214,7 +213,7 @@ def _compute_plan(live: Obj, parts: WorkloadObjects, now: float) -> AdoptionPlan
     return plan_adoption(workload, live, parts, render_time(now), is_written_by_grove)
 
 
-# ---- what is changed
+# ---- the changes
 
 
 def _build_result(client: WorkloadClient, live: Obj, plan: AdoptionPlan, *, dry_run: bool) -> TakeoverResult:
@@ -243,16 +242,16 @@ def _changes_of(adoption: Adoption) -> Iterator[Change]:
 def _compute_warnings(plan: AdoptionPlan) -> Iterator[Finding]:
     if plan.outdated:
         sentence = (
-            f"{len(plan.outdated)} of {plan.pods} pods are of another template. The takeover leaves them; afterwards "
-            "the update goes on as the strategy says."
+            f"{len(plan.outdated)} of {plan.pods} pods run another template. The takeover does not replace them; the "
+            "update continues afterwards, as the strategy says."
         )
         yield Finding("pods", FindingCode.OUTDATED_PODS, sentence)
     for one in plan.skipped[:_MAX_LEFT_ALONE]:
         what = f"{one.kind} {one.name}"
-        yield Finding(what, FindingCode.LEFT_ALONE, f"{what} is left alone: {one.reason}.")
+        yield Finding(what, FindingCode.LEFT_ALONE, f"{what} is not changed: {one.reason}.")
     if len(plan.skipped) > _MAX_LEFT_ALONE:
         yield Finding(
-            "others", FindingCode.LEFT_ALONE, f"{len(plan.skipped) - _MAX_LEFT_ALONE} more objects are left alone."
+            "others", FindingCode.LEFT_ALONE, f"{len(plan.skipped) - _MAX_LEFT_ALONE} more objects are not changed."
         )
 
 
@@ -261,11 +260,11 @@ def _render_audit_side(result: TakeoverResult, side: str) -> dict[str, Any]:
     return {"version": result.changed.version, "fields": fields}
 
 
-# ---- carrying it out
+# ---- sending them
 
 
 def _apply_plan(client: WorkloadClient, live: Obj, parts: WorkloadObjects, plan: AdoptionPlan) -> Obj:
-    """Send everything in its order, and return the set as it is then."""
+    """Send all patches in their order, and return the set afterwards."""
     _store_in_mirror(
         client, {Kind.POD: parts.pods, Kind.CLIQUE: parts.cliques, Kind.GROUP: parts.groups, Kind.GANG: parts.gangs}
     )
@@ -280,7 +279,7 @@ def _apply_plan(client: WorkloadClient, live: Obj, parts: WorkloadObjects, plan:
 
 
 def _store_in_mirror(client: WorkloadClient, objects: Mapping[Kind, Sequence[Obj]]) -> None:
-    """Put objects into the mirror; raises where that fails, since the next pass must see them."""
+    """Store objects in the mirror; raises when that fails, because the next reconcile must see them."""
     news = mirror.store_all(
         client.cluster_row, [ObjectChanges(RESOURCES[kind], [*some]) for kind, some in objects.items() if some]
     )
@@ -310,6 +309,6 @@ def _translate_conflict(what: str, client: WorkloadClient) -> Iterator[None]:
             yield
     except Conflict as error:
         raise VersionConflict(
-            f"{what} was changed while {client.place.name} was taken over. Grove UI leaves {client.place.name} alone "
-            "until the command has come to its end: give it again."
+            f"{what} was changed during the takeover of {client.place.name}. Grove UI does not manage the "
+            "workload until the takeover is complete: send the command again."
         ) from error

@@ -1,12 +1,12 @@
-"""A workload deleted by somebody: the PodCliqueSet, and with it everything that it owns.
+"""Deletes a workload: the PodCliqueSet, and with it everything that it owns.
 
-The set is deleted and nothing else: the cluster's garbage collector deletes what belongs to it, as after
-`kubectl delete`. The deletion counts only for the object (uid) that was looked at, and for a caller who said what they
-saw only in that state. A status that is written in between makes the precondition fail, so it is tried again as long as
-nobody has written what people write.
+Only the set is deleted; the cluster's garbage collector deletes the rest, as after `kubectl delete`. The deletion
+applies only to the object (uid) that was read, and for a caller who named a version (`expected`) only in that state. A
+status that is written in between fails the precondition, so the deletion is tried again as long as only the status has
+changed.
 
-What goes is told before: a dry run counts pods, gangs and the extended resources that the pods request, by the mirror.
-The manifest stays on record in the audit, with what may be secret hidden.
+A dry run counts, from the mirror, the pods, the gangs and the extended resources that the pods request. The audit log
+keeps the manifest, with secrets masked.
 """
 
 from collections.abc import Mapping
@@ -33,15 +33,15 @@ from rollouts.services.workload_client import (
 )
 
 LARGE_POD_COUNT: Final = 10
-"""So many pods, or any extended resource, make a workload one whose name has to be typed before a form deletes it."""
+"""With this many pods, or any extended resource, a form asks for the name of the workload before it deletes it."""
 
 _EMPTY: Final[Obj] = {"metadata": {}}
-_STATUS: Final = "Status"  # what an API server answers once the object is gone
+_STATUS: Final = "Status"  # the kind of the answer when the object is gone
 
 
 @dataclass(frozen=True, slots=True)
 class Extent:
-    """What goes with a workload."""
+    """What is deleted with a workload."""
 
     pods: int
     gangs: int
@@ -49,13 +49,13 @@ class Extent:
 
     @property
     def is_large(self) -> bool:
-        """Whether nobody should delete it with one click."""
+        """Whether one click must not be enough to delete it."""
         return self.pods >= LARGE_POD_COUNT or bool(self.resources)
 
     def __str__(self) -> str:
         counts = {"pod": self.pods, "gang": self.gangs}
-        told = [f"{number} {word}{'s' * (number != 1)}" for word, number in counts.items()]
-        return ", ".join([*told, *(f"{number} {name}" for name, number in self.resources.items())])
+        parts = [f"{number} {word}{'s' * (number != 1)}" for word, number in counts.items()]
+        return ", ".join([*parts, *(f"{number} {name}" for name, number in self.resources.items())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +63,9 @@ class WorkloadDeleted:
     """A workload that was deleted, or would be."""
 
     place: WorkloadRef
-    version: str  # of the workload as it was
+    version: str  # of the workload before its deletion
     extent: Extent
-    was_leaving: bool  # somebody had deleted it before; nothing was sent
+    was_leaving: bool  # it was terminating already; nothing was sent
     is_dry_run: bool
 
 
@@ -78,9 +78,9 @@ def workload_delete(
         live = fetch_expected(client, expected)
         extent = measure_extent(place, read_observed(client, live))
         was_leaving = bool(live["metadata"].get("deletionTimestamp"))
-        told = WorkloadDeleted(place, version_of_object(live), extent, was_leaving, dry_run)
+        result = WorkloadDeleted(place, version_of_object(live), extent, was_leaving, dry_run)
         if was_leaving:
-            return told
+            return result
         before = render_audit_side(live, compute_changes(place, live, _EMPTY, RECORD_READER), "before")
         audited.begin(before=before, detail=str(extent))
         answer = _delete_with_preconditions(client, live, expected, dry_run=dry_run)
@@ -88,11 +88,11 @@ def workload_delete(
             is_gone = answer.get("kind") == _STATUS
             client.write_through([ObjectChanges(PODCLIQUESETS, [] if is_gone else [answer], [live] if is_gone else [])])
             audited.done(before=before, detail=str(extent))
-        return told
+        return result
 
 
 def measure_extent(place: WorkloadRef, observed: Observed) -> Extent:
-    """Count what goes with a workload, as the mirror has it."""
+    """Count what is deleted with a workload, from the mirror."""
     rows = Pod.objects.filter(cluster__name=place.cluster, namespace=place.namespace, workload=place.name).order_by()
     total: dict[str, int] = {}
     for requests in rows.values_list("requests", flat=True):
@@ -104,7 +104,7 @@ def measure_extent(place: WorkloadRef, observed: Observed) -> Extent:
 
 
 def _delete_with_preconditions(client: WorkloadClient, seen: Obj, expected: str | None, *, dry_run: bool) -> Obj:
-    """Delete the object that was looked at, and return the answer; raises RaceLost when it is not that one any more."""
+    """Delete the object that was read, and return the answer; raises VersionConflict when it has changed."""
     live = seen
     for _ in range(MAX_ATTEMPTS):
         uid, version = live["metadata"]["uid"], live["metadata"]["resourceVersion"]
@@ -123,8 +123,6 @@ def _delete_with_preconditions(client: WorkloadClient, seen: Obj, expected: str 
         live = fetch_expected(client, expected, seen=live)
         if live["metadata"]["uid"] != uid:
             raise VersionConflict(
-                f"{client.place.name} has been deleted, and created anew since you looked; look again."
+                f"{client.place.name} has been deleted and created again since you loaded it; load it again."
             )
-    raise VersionConflict(
-        f"{client.place.name} changes so often that this command found no moment for its own; try again."
-    )
+    raise VersionConflict(f"{client.place.name} was modified {MAX_ATTEMPTS} times while this command ran. Try again.")

@@ -1,1 +1,1 @@
-"""What the product says about itself: metrics, heartbeats, and limits to its log."""
+"""Telemetry of the product itself: metrics, heartbeats, and limits to the log."""

@@ -1,7 +1,7 @@
-"""Signs of life in Redis: when the queue was last swept, when the cluster last said a word.
+"""Heartbeats in Redis: when a worker last swept the queue, when a watcher last received data from a cluster.
 
-The worker and the watcher write them, `readiness` reads them. All times are Redis's own clock, so the ages are right
-whatever the clocks of the machines say.
+The worker and the watcher write them; `runtime.readiness` reads them. All times are of the clock of Redis, so ages are
+right even if the clocks of the machines differ.
 """
 
 import json
@@ -17,46 +17,46 @@ _PROBE_SECONDS = 60
 
 @dataclass(frozen=True, slots=True)
 class ClusterHeartbeat:
-    """The last that was heard from a cluster."""
+    """The last heartbeat of a cluster."""
 
-    # Seconds since the cluster last sent anything (an answer, an event or a bookmark), None when it never did.
+    # Seconds since the cluster last sent anything (an answer, an event or a bookmark); None: never.
     age: float | None
-    # Why nothing more comes, None while connected.
+    # Why the watcher receives nothing; None while connected.
     trouble: str | None
-    # How many objects of each kind the watcher has seen, by plural.
+    # The number of objects that the watcher knows, by plural resource name.
     counts: Mapping[str, int]
 
 
 def record_sweep(redis: Redis) -> None:
-    """Note that the queue was swept just now."""
+    """Record that the queue was swept just now."""
     redis.set(_SWEEP, _fetch_now(redis))
 
 
 def record_probe(redis: Redis) -> None:
-    """Write something that is gone soon; raises what keeps Redis from taking writes."""
+    """Write a key that expires soon; raises if Redis rejects writes."""
     redis.set(_PROBE, 1, ex=_PROBE_SECONDS)
 
 
 def fetch_sweep_age(redis: Redis) -> float | None:
-    """Seconds since the last sweep, None when there never was one."""
+    """Return the seconds since the last sweep; None: never."""
     stamp = redis.get(_SWEEP)
     return None if stamp is None else max(0.0, _fetch_now(redis) - float(stamp))
 
 
 def record_cluster_heartbeat(redis: Redis, cluster: str, counts: Mapping[str, int]) -> None:
-    """Note that the cluster spoke just now, and what it holds."""
+    """Record that the cluster sent data just now, and the number of its objects."""
     redis.hset(
         _cluster_key(cluster), mapping={"heard": _fetch_now(redis), "trouble": "", "counts": json.dumps(dict(counts))}
     )
 
 
 def record_cluster_trouble(redis: Redis, cluster: str, reason: str) -> None:
-    """Note that the cluster cannot be heard and why; when it last spoke stays as it was."""
+    """Record why nothing is received from the cluster; the time of its last data stays."""
     redis.hset(_cluster_key(cluster), mapping={"trouble": reason})
 
 
 def fetch_cluster_heartbeat(redis: Redis, cluster: str) -> ClusterHeartbeat:
-    """The last that was heard from the cluster."""
+    """Return the last heartbeat of a cluster."""
     heard, trouble, counts = redis.hmget(_cluster_key(cluster), ["heard", "trouble", "counts"])
     return ClusterHeartbeat(
         age=None if heard is None else max(0.0, _fetch_now(redis) - float(heard)),
@@ -66,7 +66,7 @@ def fetch_cluster_heartbeat(redis: Redis, cluster: str) -> ClusterHeartbeat:
 
 
 def delete_all(redis: Redis) -> None:
-    """Forget every sign of life, so that those of an earlier run are not taken for this one's."""
+    """Delete all heartbeats, so that those of an earlier run do not count for this one."""
     for key in redis.scan_iter("grove:heartbeat:*"):
         redis.delete(key)
 

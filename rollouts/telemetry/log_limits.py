@@ -1,12 +1,12 @@
-"""What the log is spared: the same said over and over, by strangers or by an outage.
+"""Limits repeated log lines, which clients or an outage could otherwise produce without end.
 
-Before it: every logger of the product. After it: stderr. Of lines that say the same (one logger, one message before its
-values are filled in, one kind of exception) so many are written in MINUTES; then one line says how many were left out.
-Of libraries that strangers or an outage make talk, few are written, and each is one line without a traceback: the line
-names the exception, and what it is about stands on /readyz.
+Before it: every logger of the product. After it: stderr. Lines are equal if they have the same logger, message template
+and exception class. Of equal lines a limited number is written within WINDOW_SECONDS; the next line that is written
+says how many were omitted. Libraries that log for each client request or during an outage have a lower limit, and each
+of their lines is one line without a traceback: it names the exception, and /readyz describes the problem.
 
-The invariant: whatever goes wrong, and whoever asks for what, the log grows by a bounded number of lines a minute for
-each thing that there is to say.
+The invariant: whatever fails, and whatever clients send, the log grows by a bounded number of lines a minute for each
+distinct line.
 """
 
 import logging
@@ -16,16 +16,16 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-# In which lines that say the same are counted.
+# The window in which equal lines are counted.
 WINDOW_SECONDS: Final = 60.0
-# Of the product's own lines. A workload each is fine, a thousand a minute are not.
+# Equal lines of the product: one for each workload is fine, a thousand a minute are not.
 _MAX_LINES: Final = 60
 _MAX_LIBRARY_LINES: Final = 5
-# What strangers can make talk (hosts, cookies, requests that are no HTTP), and what tells of Redis and the database.
+# Loggers that clients can trigger (hosts, cookies, malformed HTTP), and those that report on Redis and the database.
 _LIBRARIES: Final = ("django.security", "django.request", "uvicorn", "asyncio", "celery", "kombu", "redis", "psycopg")
-# Its messages are the text of an exception, which quotes strangers from any letter on.
+# Its messages are the text of an exception, which quotes client input at any position.
 _UNTRUSTED_MESSAGES: Final = "django.security"
-# Different things to say that are remembered; more are not counted apart.
+# Distinct lines whose counts are kept.
 _MAX_KEYS: Final = 1_000
 _MAX_LINE_LENGTH: Final = 500
 
@@ -34,7 +34,7 @@ _Key = tuple[str, int, str, str]
 
 @dataclass(slots=True)
 class _LineCount:
-    """How often something was said since a moment."""
+    """How often a line occurred in the current window."""
 
     since: float
     written: int = 0
@@ -42,7 +42,7 @@ class _LineCount:
 
 
 class BoundedFilter(logging.Filter):
-    """Lets a line through unless the same was said too often."""
+    """Drops a line that occurred too often."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -51,7 +51,7 @@ class BoundedFilter(logging.Filter):
         self._lock = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Say whether to write a line; one that is written after others were left out says how many."""
+        """Whether to write a line; a line that is written after others were omitted carries their number."""
         is_library = is_library_record(record)
         with self._lock:
             count = self._find_count(_key_of(record, is_library=is_library))
@@ -68,24 +68,24 @@ class BoundedFilter(logging.Filter):
         count = self._counts.pop(key, None) or _LineCount(now)
         if now - count.since >= WINDOW_SECONDS:
             count.since, count.written = now, 0
-        self._counts[key] = count  # the last one now
+        self._counts[key] = count  # the dict is ordered by last use
         if len(self._counts) > _MAX_KEYS:
             del self._counts[next(iter(self._counts))]
         return count
 
 
 class Formatter(logging.Formatter):
-    """Writes a line of a library as one line, and after each how many like it were left out."""
+    """Writes the records of libraries as one line, and appends how many equal lines were omitted."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the text."""
+        """Return the text of a record."""
         text = _format_one_line(self, record) if is_library_record(record) else super().format(record)
         left_out: int = getattr(record, "left_out", 0)
-        return f"{text} ({left_out:,} more like this were left out)" if left_out else text
+        return f"{text} ({left_out:,} more like this were omitted)" if left_out else text
 
 
 def is_library_record(record: logging.LogRecord) -> bool:
-    """Say whether a line comes from one of the libraries that are kept short."""
+    """Whether a record comes from a library with the lower limit."""
     return record.name.startswith(_LIBRARIES)
 
 
@@ -100,11 +100,11 @@ def _key_of(record: logging.LogRecord, *, is_library: bool) -> _Key:
 
 
 def _message_template_of(record: logging.LogRecord, is_library: bool) -> str:
-    """Return what a message is before its values are filled in, as far as that is known."""
+    """Return the message before its arguments are filled in, as far as it is known."""
     message = str(record.msg)
     if record.name.startswith(_UNTRUSTED_MESSAGES):
         return message if record.args else ""
-    # Some libraries fill their values in before they log: then the beginning has to do.
+    # Some libraries format their messages before they log: the beginning stands for the template.
     return message[:40] if is_library else message
 
 

@@ -1,13 +1,12 @@
 """Counters and histograms of the whole installation, kept in Redis.
 
-Before it: `dispatch` (passes), the cluster client's observer (API calls), the watcher and the history. After it: the
-page `/metrics`, which reads them with `read`. Whatever can be read from the database or the queue when the page is
-asked for is no business of this module; see `rollouts.selectors.gauges`.
+Before it: `dispatch` (passes), the observer of the cluster client (API calls), the watcher and the history. After it:
+the page `/metrics`, which reads them with `read`. Values that the page can query from the database or the queue are in
+`rollouts.selectors.gauges`.
 
-Each process counts into memory, from any of its threads, and hands its counts to Redis with `flush`: at the end of a
-pass, about once a second in the watcher, and when the page is asked for. Redis adds them up, so one scrape of any web
-process tells of all processes on all machines, also of those that ended. A Redis that is away costs nothing but time:
-the counts stay in memory until it is back.
+Each process counts in memory, from any of its threads, and adds its counts to Redis with `flush`: at the end of a pass,
+about once a second in the watcher, and when the page is requested. So one scrape of any web process covers all
+processes on all machines, including those that ended. While Redis is down, the counts stay in memory.
 """
 
 import json
@@ -30,21 +29,21 @@ _SUM: Final = "sum"
 
 @dataclass(frozen=True, slots=True)
 class Histogram:
-    """A quantity whose spread is kept, apart for each combination of labels."""
+    """A Prometheus histogram, with a series for each combination of labels."""
 
     name: str
     help: str
     labels: tuple[str, ...]
-    # The upper ends of the buckets; one without end comes after the last.
+    # The upper bounds of the buckets, without +Inf.
     bounds: tuple[float, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """What a histogram holds for one combination of labels."""
+    """The values of a histogram for one combination of labels."""
 
     labels: tuple[str, ...]
-    # Upper end as text and how many observations were at most that, rising, the last one being all.
+    # Upper bound as text, and the number of observations up to it; the last one is +Inf with all.
     buckets: tuple[tuple[str, int], ...]
     sum: float
 
@@ -55,36 +54,36 @@ _ROLLOUT_BOUNDS: Final = (1.0, 5.0, 15.0, 60.0, 300.0, 900.0, 3600.0, 4 * 3600.0
 
 PASS_SECONDS: Final = Histogram(
     "grove_ui_reconcile_seconds",
-    "How long a pass over a workload took, by what it came to.",
+    "How long a pass over a workload took, by outcome.",
     ("outcome",),
     _PASS_BOUNDS,
 )
 CALL_SECONDS: Final = Histogram(
     "grove_ui_api_call_seconds",
-    "How long calls to the Kubernetes API took, by verb, resource and code; code 0 is no answer.",
+    "How long calls to the Kubernetes API took, by verb, resource and code; code 0 means no answer.",
     ("cluster", "verb", "resource", "code"),
     _CALL_BOUNDS,
 )
 ROLLOUT_SECONDS: Final = Histogram(
     "grove_ui_rollout_seconds",
-    "How long rollouts that ended were under way, split into the time they progressed and the time they waited.",
+    "How long finished rollouts took, split into the time they progressed and the time they waited.",
     ("strategy", "outcome", "part"),
     _ROLLOUT_BOUNDS,
 )
 WATCH_SECONDS: Final = Histogram(
     "grove_ui_watch_lag_seconds",
-    "How long after its arrival a change in the cluster was mirrored and its workload woken.",
+    "How long after its arrival a change in the cluster was mirrored and its workload enqueued.",
     ("cluster",),
     _CALL_BOUNDS,
 )
 HISTOGRAMS: Final = (PASS_SECONDS, CALL_SECONDS, ROLLOUT_SECONDS, WATCH_SECONDS)
 
-# Histogram, labels, and the upper end of a bucket or "sum".
+# Histogram, labels, and the upper bound of a bucket or "sum".
 _Field = tuple[str, tuple[str, ...], str]
 
 
 class Tally:
-    """Counts on their way to Redis; safe to use from many threads."""
+    """The counts of this process that are not in Redis yet; thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -92,27 +91,27 @@ class Tally:
 
     def observe(self, histogram: Histogram, labels: Iterable[str], value: float) -> None:
         """Count one observation."""
-        place = bisect_left(histogram.bounds, value)
-        end = _end(histogram.bounds[place]) if place < len(histogram.bounds) else _INFINITY
+        index = bisect_left(histogram.bounds, value)
+        end = _end(histogram.bounds[index]) if index < len(histogram.bounds) else _INFINITY
         key = tuple(labels)
         with self._lock:
             self._counts[histogram.name, key, end] += 1
             self._counts[histogram.name, key, _SUM] += value
 
     def flush(self, redis: Redis) -> None:
-        """Hand the counts to Redis; those it does not take are kept for the next time."""
+        """Add the counts to Redis; keep them for the next flush if Redis does not accept them."""
         with self._lock:
             counts, self._counts = self._counts, defaultdict(float)
         if not counts:
             return
         try:
-            # All or none: what is kept for the next time has not been counted yet.
+            # In a transaction: counts that are kept after an error were not added.
             with redis.pipeline(transaction=True) as pipeline:
                 for field, count in counts.items():
                     pipeline.hincrbyfloat(_COUNTS, json.dumps(field), count)
                 pipeline.execute()
         except RedisError as error:
-            logger.debug("The counts stay here for now: %s", error)
+            logger.debug("Keeping the counts for the next flush: %s", error)
             with self._lock:
                 for field, count in counts.items():
                     self._counts[field] += count
@@ -127,7 +126,7 @@ def observe_pass(outcome: str, seconds: float) -> None:
 
 
 def call_observer(cluster: str) -> Callable[[str, str, int, float], None]:
-    """Return what counts the calls of one cluster's client: verb, resource, code and seconds of each."""
+    """Return an observer for the client of a cluster; it counts verb, resource, code and seconds of each call."""
 
     def observe(verb: str, resource: str, code: int, seconds: float) -> None:
         _tally.observe(CALL_SECONDS, (cluster, verb, resource, str(code)), seconds)
@@ -136,23 +135,23 @@ def call_observer(cluster: str) -> Callable[[str, str, int, float], None]:
 
 
 def observe_rollout(strategy: str, outcome: str, progressing_seconds: float, waiting_seconds: float) -> None:
-    """Count a rollout that ended."""
+    """Count a finished rollout."""
     _tally.observe(ROLLOUT_SECONDS, (strategy, outcome, "progressing"), progressing_seconds)
     _tally.observe(ROLLOUT_SECONDS, (strategy, outcome, "waiting"), waiting_seconds)
 
 
 def observe_watch(cluster: str, seconds: float) -> None:
-    """Count the oldest change of a batch: how long after its arrival it was mirrored."""
+    """Count the oldest change of a batch, with the time from its arrival to the mirror."""
     _tally.observe(WATCH_SECONDS, (cluster,), seconds)
 
 
 def flush(redis: Redis) -> None:
-    """Hand this process's counts to Redis; never raises."""
+    """Add the counts of this process to Redis; never raises."""
     _tally.flush(redis)
 
 
 def read(redis: Redis) -> Iterator[tuple[Histogram, list[Spread]]]:
-    """Read every histogram as it stands, of all processes together."""
+    """Yield every histogram with its current values over all processes."""
     counts: dict[str, dict[tuple[str, ...], dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
     for field, count in redis.hgetall(_COUNTS).items():
         name, labels, end = json.loads(field)

@@ -1,13 +1,13 @@
-"""Keeps the mirror of one cluster current, as long as it is this watcher's turn.
+"""Keeps the mirror of one cluster current while this watcher is the leader.
 
-Before it: `leader_election`, which says whose turn it is, and `connections`, which knows the way to the cluster. After
-it: `session`, which listens and writes rows, `notifier`, which wakes and publishes, and `cluster_status`, which tells
-how we stand with the cluster.
+Before it: `leader_election`, which decides which watcher leads, and `runtime.connections`, which makes the client.
+After it: `session`, which watches the cluster and writes rows, `notifier`, which enqueues workloads and publishes
+changes, and `cluster_status`, which reports the state of the connection.
 
-`Watcher.run` is a loop with a turn every half second that only ever looks: at the lease, at the session, at the
-database. Whatever it finds wrong it mends by ending the session and beginning another one, which lists everything
-anew. A cluster that cannot be used, or a database that is away, is tried again with growing pauses; watchers of other
-clusters know nothing of it.
+`Watcher.run` is a loop with a turn every half second that only checks: the lease, the session, the database. It solves
+every problem in the same way: it ends the session and begins another one, which lists everything again. If the cluster
+cannot be used or the database does not answer, it tries again after growing pauses; watchers of other clusters are not
+affected.
 """
 
 import logging
@@ -34,9 +34,9 @@ __all__ = ["Watcher"]
 logger = logging.getLogger(__name__)
 
 _TICK_SECONDS: Final = 0.5
-_COUNT_SECONDS: Final = 15.0  # between two comparisons of all rows with what was heard
+_COUNT_SECONDS: Final = 15.0  # between two comparisons of the number of rows with the number of objects
 _PURGE_SECONDS: Final = 60.0
-_TOMBSTONE_SECONDS: Final = 600.0  # far longer than news can be on its way
+_TOMBSTONE_SECONDS: Final = 600.0  # far longer than a report can be delayed
 _RETRY_POLICY: Final = RetryPolicy(initial_backoff=0.5, max_backoff=15.0)
 
 
@@ -63,11 +63,11 @@ class Watcher:
         self._notifier = Notifier(name, enqueue, publish)
         self._status_reporter = ClusterStatusReporter(name, redis, self._notifier)
         self._session: WatchSession | None = None
-        self._has_warned = False  # that the cluster's certificate is not verified
-        self._failures = 0  # sessions in a row that did not begin, or did not last
+        self._has_warned = False  # logged that the certificate of the cluster is not verified
+        self._failures = 0  # sessions in a row that did not begin or did not become complete
         self._not_before = 0.0  # monotonic: when the next session may begin
-        self._last_runs = dict.fromkeys(_PERIODS, 0.0)  # monotonic: when each was last taken
-        self._suspect: frozenset[Resource] = frozenset()  # kinds that had too few rows at the last comparison
+        self._last_runs = dict.fromkeys(_PERIODS, 0.0)  # monotonic
+        self._suspect: frozenset[Resource] = frozenset()  # kinds with too few rows at the last comparison
         self._stopped = threading.Event()
 
     def run(self) -> None:
@@ -78,8 +78,8 @@ class Watcher:
                 try:
                     self._tick()
                 except Exception:
-                    logger.exception("The watcher of %s has failed; trying again", self._name)
-                    self._back_off("it has failed")
+                    logger.exception("The watcher of cluster %s failed; trying again", self._name)
+                    self._back_off("the watcher failed")
                 self._stopped.wait(_TICK_SECONDS)
         finally:
             self._end_session()
@@ -105,16 +105,16 @@ class Watcher:
             if self._session is None and leader_state is not LeaderState.UNKNOWN:
                 self._begin_session()
             elif leader_state is LeaderState.ACQUIRED:
-                # The lease was lost under us: by a Redis that has lost more than that, wake-ups for example.
+                # Redis has lost the lease during the session, and perhaps more: keys of the queue for example.
                 self._notifier.enqueue_all()
             if self._session is not None:
                 self._check_session(self._session)
         except DatabaseError as error:
-            # A session that is at work waits for the database itself.
+            # A running session waits for the database by itself.
             self._back_off(f"the database does not answer ({type(error).__name__})")
         finally:
-            # Others need it meanwhile. And a file that was deleted stays open for those who have it open: only by
-            # opening it again do we see that the database is another one.
+            # Other processes need the connection. And a deleted database file stays open in a process that has it open:
+            # only a new connection shows that the database is another one.
             connection.close()
 
     # Sessions
@@ -126,7 +126,7 @@ class Watcher:
         except Misconfigured as error:
             self._status_reporter.publish(row, HealthIssue(models.Trouble.MISCONFIGURED, str(error)), None)
             self._back_off(str(error))
-            # Another watcher may have a configuration that can be used.
+            # Another watcher may have a valid configuration.
             self._leader_election.release()
             return
         self._warn_if_unverified(cluster)
@@ -135,13 +135,13 @@ class Watcher:
         self._suspect = frozenset()
 
     def _warn_if_unverified(self, cluster: ClusterClient) -> None:
-        """Say once, and not with every session, that the server could be anybody."""
+        """Log once, not with every session, that the certificate of the server is not verified."""
         if cluster.is_verified or self._has_warned:
             return
         self._has_warned = True
         logger.warning(
-            "The certificate of cluster %s at %s is not verified (insecure-skip-tls-verify): anyone on the way can read"
-            " and change what is sent. Put certificate-authority into the kubeconfig instead.",
+            "The certificate of cluster %s at %s is not verified (insecure-skip-tls-verify): others on the network can"
+            " read and change the traffic. Put certificate-authority into the kubeconfig instead.",
             self._name,
             cluster.url,
         )
@@ -152,42 +152,42 @@ class Watcher:
             session.stop()
 
     def _back_off(self, why: str) -> None:
-        """Wait longer each time before the next session."""
+        """Postpone the next session, longer each time."""
         pause = compute_backoff(_RETRY_POLICY, self._failures)
         if self._failures == 0:
             logger.warning("Cluster %s is not watched: %s", self._name, why)
         self._failures += 1
         self._not_before = time.monotonic() + pause
 
-    # What is looked at
+    # Checks
 
     def _check_session(self, session: WatchSession) -> None:
         snapshot = session.watch_state.snapshot()
         issue = find_health_issue(snapshot.failures)
-        # Before everything is listed the mirror is as old as the silence was: nobody may take it for news yet.
+        # Until all is listed the mirror is as old as before the session, and the heartbeat must not show it as fresh.
         if issue is not None or session.is_complete:
             self._status_reporter.publish(session.row, issue, snapshot)
         if session.is_complete:
             self._failures = 0
         if session.is_obsolete or self._is_mirror_lost(session, snapshot):
             self._end_session()
-            self._back_off("its mirror has to be made anew")
+            self._back_off("its mirror must be listed again")
         if self._is_due("purge"):
             mirror.delete_tombstones(before=time.time() - _TOMBSTONE_SECONDS)
 
     def _is_mirror_lost(self, session: WatchSession, snapshot: WatchSnapshot) -> bool:
-        """Say whether the database no longer has what was written: it was made anew, or rows were dropped."""
+        """Return whether the database has lost what the session wrote: it was created again, or rows were deleted."""
         expected = session.is_complete
-        # By its name too: in a database that was made anew the number may be another cluster's.
+        # By its name too: in a database that was created again the key may be another cluster's.
         rows = models.Cluster.objects.filter(pk=session.row.pk, name=session.row.name)
         row = rows.values_list("complete", flat=True).first()
         if row is None or (expected and not row):
             return True
         if not expected or not self._is_due("count"):
             return False
-        # News may be on its way: only what is missing twice is missing.
+        # A change may not be written yet: only a kind with too few rows twice has lost some.
         missing = frozenset(
-            resource for resource, heard in snapshot.counts.items() if _count_rows(session, resource) < heard
+            resource for resource, count in snapshot.counts.items() if _count_rows(session, resource) < count
         )
         lost, self._suspect = missing & self._suspect, missing
         return bool(lost)
@@ -204,5 +204,5 @@ _PERIODS: Final = {"count": _COUNT_SECONDS, "purge": _PURGE_SECONDS}
 
 
 def _count_rows(session: WatchSession, resource: Resource) -> int:
-    """Count the rows of a kind, tombstones too: a worker may have heard of an end before we do."""
+    """Count the rows of a kind, tombstones too: a worker may store an end before the watch reports it."""
     return mirror.MIRRORED[resource].model.everything.filter(cluster=session.row).count()

@@ -1,8 +1,8 @@
-"""Tells how we stand with a cluster: on its row, in Redis, in the log, and to the change feed.
+"""Reports the state of the connection to a cluster: on its row, in Redis, in the log and in the change feed.
 
-The watcher hands in at every turn what the notebook says; here is decided what of it is worth writing. A trouble is
-written when it begins, changes or ends; that the cluster speaks is written every few seconds. When a trouble is over
-every workload is woken, since passes may have given up on it.
+Before it: the watcher, which passes the state in every turn of its loop. This module decides what is written: a problem
+when it begins, changes or ends, and every few seconds that the cluster sends events. When a problem ends every workload
+is enqueued, since passes may have failed because of it.
 """
 
 import logging
@@ -20,30 +20,30 @@ from rollouts.watcher.watch_state import WatchSnapshot
 
 logger = logging.getLogger(__name__)
 
-_HEARD_AT_INTERVAL_SECONDS: Final = 5.0  # between two writes of nothing but that the cluster spoke
+_HEARD_AT_INTERVAL_SECONDS: Final = 5.0  # between two writes of the time of the last event
 
 
 class ClusterStatusReporter:
-    """What has been told of one cluster."""
+    """Reports the state of one cluster, and remembers what it has reported."""
 
-    def __init__(self, name: str, redis: Redis, announcer: Notifier) -> None:
+    def __init__(self, name: str, redis: Redis, notifier: Notifier) -> None:
         self._name = name
         self._redis = redis
-        self._notifier = announcer
+        self._notifier = notifier
         self._last_logged: HealthIssue | None = None
-        self._last_in_redis: tuple[HealthIssue | None, int] | None = None  # trouble and words
-        self._last_on_row: tuple[int, HealthIssue | None] | None = None  # whose row, and trouble
+        self._last_in_redis: tuple[HealthIssue | None, int] | None = None  # problem and number of events
+        self._last_on_row: tuple[int, HealthIssue | None] | None = None  # key of the row, and problem
         self._last_event_count = 0  # as last written on the row
-        self._event_count_written_at = float("-inf")  # monotonic: when that was
+        self._event_count_written_at = float("-inf")  # monotonic
 
     def publish(self, row: models.Cluster, issue: HealthIssue | None, snapshot: WatchSnapshot | None) -> None:
-        """Write what is new; a database that is away is raised, a Redis that is away is told at the next turn."""
+        """Write what has changed; raise errors of the database, try Redis again in the next turn."""
         self._log(issue)
         self._write_redis(issue, snapshot)
         self._write_row(row, issue, snapshot)
 
     def publish_again(self) -> None:
-        """Tell everything again: Redis may have lost it, another watcher may have told something else meanwhile."""
+        """Write everything again: Redis may have lost it, or another watcher may have written something else."""
         self._last_in_redis = None
         self._last_on_row = None
 
@@ -51,7 +51,7 @@ class ClusterStatusReporter:
         if issue and (self._last_logged is None or issue.code != self._last_logged.code):
             logger.warning("Cluster %s cannot be mirrored: %s", self._name, issue)
         elif self._last_logged and not issue:
-            logger.info("Cluster %s is heard again", self._name)
+            logger.info("Cluster %s can be mirrored again", self._name)
             self._notifier.enqueue_all()
         self._last_logged = issue
 
@@ -76,17 +76,17 @@ class ClusterStatusReporter:
             self._write_trouble(row, issue)
             self._last_on_row = (row.pk, issue)
             self._notifier.notify_cluster()
-        words = snapshot.event_count if snapshot else 0
+        event_count = snapshot.event_count if snapshot else 0
         if (
-            words != self._last_event_count
+            event_count != self._last_event_count
             and time.monotonic() - self._event_count_written_at >= _HEARD_AT_INTERVAL_SECONDS
         ):
             models.Cluster.objects.filter(pk=row.pk).update(heard_at=datetime.now(UTC))
-            self._last_event_count, self._event_count_written_at = words, time.monotonic()
+            self._last_event_count, self._event_count_written_at = event_count, time.monotonic()
 
     @staticmethod
     def _write_trouble(row: models.Cluster, issue: HealthIssue | None) -> None:
-        """Put the trouble on the row; since when stays as it was while the code is the same."""
+        """Write the problem to the row; its start stays while the code is the same."""
         code, sentence = (issue.code, issue.message) if issue else ("", "")
         rows = models.Cluster.objects.filter(pk=row.pk)
         rows.exclude(trouble_code=code).update(trouble_since=datetime.now(UTC) if issue else None)

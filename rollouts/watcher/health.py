@@ -1,7 +1,7 @@
-"""Why a cluster cannot be mirrored: the failures of the single watches, as one code and one sentence.
+"""Why a cluster cannot be mirrored: the failures of its watches, as one code and one sentence.
 
-`watch_state` collects the failures, `cluster_status` puts what is said here on the cluster's row. Pure: the same
-failures give the same words, so a trouble that lasts is written once.
+Before it: `watch_state`, which collects the failures. After it: `cluster_status`, which writes the result to the
+cluster's row. Pure: the same failures give the same sentence, so a problem that lasts is written once.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ class HealthIssue:
         return f"{self.code}: {self.message}"
 
 
-# The first of them that applies is told: what comes later may be only its consequence.
+# The first of them that applies is reported: the later ones may be its consequences.
 _PRECEDENCE: Final = (
     Trouble.MISCONFIGURED,
     Trouble.UNAUTHORIZED,
@@ -34,7 +34,7 @@ _PRECEDENCE: Final = (
 
 
 def find_health_issue(failures: Mapping[Resource, ClusterError]) -> HealthIssue | None:
-    """Return what is wrong when these kinds cannot be heard; None when all can."""
+    """Return what is wrong if the watches of these kinds fail; None if all work."""
     by_code: dict[Trouble, list[Resource]] = {}
     for resource, error in failures.items():
         by_code.setdefault(classify(error), []).append(resource)
@@ -44,9 +44,11 @@ def find_health_issue(failures: Mapping[Resource, ClusterError]) -> HealthIssue 
     resources = by_code[code]
     names = ", ".join(sorted(map(str, resources)))
     if code is Trouble.MISSING_DEFINITIONS:
-        return HealthIssue(code, f"The cluster does not serve {names}: install deploy/crds.")
+        return HealthIssue(code, f"The cluster does not serve {names}. Apply deploy/crds.")
     if code is Trouble.FORBIDDEN:
-        return HealthIssue(code, f"Our account may not list and watch {names}: grant it a role that may.")
+        return HealthIssue(
+            code, f"Grove UI's account may not list and watch {names}. Grant it a role that allows both."
+        )
     return HealthIssue(code, str(failures[min(resources, key=str)]))
 
 

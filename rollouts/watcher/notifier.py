@@ -1,9 +1,9 @@
-"""Tells the rest of the product what changed: wakes the workloads, publishes to the change feed.
+"""Notifies the rest of the product of changed rows: enqueues the workloads, publishes to the change feed.
 
-Before it: `session`, which has the rows in the database by then. After it: `dispatch` and `change_feed`. A thread of
-its own, so that rows go on being written while Redis is slow or away. The invariant: no workload whose row changed
-stays asleep. Keys wait until Redis takes them; and since a Redis that was away may have come back without what it held,
-everything is woken once when it answers again.
+Before it: `session`, which has written the rows. After it: `dispatch` and `change_feed`. It runs in its own thread, so
+that rows are written while Redis is slow or down. The invariant: every workload whose row has changed is enqueued. Keys
+wait until Redis accepts them; and since a Redis that was down may have lost its data, all workloads are enqueued once
+when it answers again.
 """
 
 import logging
@@ -15,6 +15,7 @@ from django.db import DatabaseError, connection
 
 from rollouts import mirror, models
 from rollouts.live.change_feed import Change
+from rollouts.manifests.workload_ref import workload_key
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +26,7 @@ _SECONDS_BETWEEN_TRIES: Final = 0.5
 
 
 class Notifier:
-    """The one who tells, for one cluster."""
+    """Notifies of changes in one cluster."""
 
     def __init__(self, cluster: str, enqueue: Enqueue, publish: Publish) -> None:
         self._cluster = cluster
@@ -37,25 +38,25 @@ class Notifier:
         self._is_enqueue_all_due = False
         self._has_work = threading.Event()
         self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._run, name=f"{cluster} announcer")
+        self._thread = threading.Thread(target=self._run, name=f"{cluster} notifier")
 
     def start(self) -> None:
-        """Begin to tell."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell what is left, once, and end."""
+        """Try once to deliver what is left, and end the thread."""
         self._stopped.set()
         self._has_work.set()
         self._thread.join()
 
     def notify(self, row_changes: Sequence[mirror.RowChange]) -> None:
-        """Have news told soon."""
+        """Have changed rows delivered soon."""
         if not row_changes:
             return
         with self._lock:
             self._keys |= {
-                f"{self._cluster}/{row_change.namespace}/{row_change.workload}"
+                workload_key(self._cluster, row_change.namespace, row_change.workload)
                 for row_change in row_changes
                 if row_change.workload
             }
@@ -63,13 +64,13 @@ class Notifier:
         self._has_work.set()
 
     def notify_cluster(self) -> None:
-        """Have it told soon that something changed between us and the cluster."""
+        """Have it published soon that the state of the cluster has changed."""
         with self._lock:
             self._changes.append(Change(self._cluster, "cluster", self._cluster, ("state",)))
         self._has_work.set()
 
     def enqueue_all(self) -> None:
-        """Have every workload of the cluster woken soon."""
+        """Have every workload of the cluster enqueued soon."""
         with self._lock:
             self._is_enqueue_all_due = True
         self._has_work.set()
@@ -86,7 +87,7 @@ class Notifier:
             connection.close()
 
     def _deliver(self) -> bool:
-        """Tell everything that waits; False when some of it has to wait longer."""
+        """Deliver everything that waits; return False if a part of it must be tried again."""
         with self._lock:
             keys, self._keys = self._keys, set()
             changes, self._changes = self._changes, []
@@ -99,10 +100,12 @@ class Notifier:
             if not keys or self._enqueue(keys):
                 return True
         except DatabaseError as error:
-            logger.warning("The workloads of %s cannot be read (%s); trying again", self._cluster, type(error).__name__)
+            logger.warning(
+                "Workloads of cluster %s are not read (%s); trying again", self._cluster, type(error).__name__
+            )
         except Exception:
-            # Whatever it is: without this thread nobody would be woken any more.
-            logger.exception("The workloads of %s cannot be woken; trying again", self._cluster)
+            # Any error: without this thread no workload would be enqueued any more.
+            logger.exception("Workloads of cluster %s are not enqueued; trying again", self._cluster)
         finally:
             if everything:
                 connection.close()
@@ -114,4 +117,4 @@ class Notifier:
 
 def _list_keys(cluster: str) -> set[str]:
     workloads = models.Workload.objects.filter(cluster__name=cluster).values_list("namespace", "name")
-    return {f"{cluster}/{namespace}/{name}" for namespace, name in workloads}
+    return {workload_key(cluster, namespace, name) for namespace, name in workloads}

@@ -1,12 +1,12 @@
-"""One listening to a cluster: from its lists on, until it is stopped or has to begin anew.
+"""One watch session of a cluster: it lists and watches all kinds, until it is stopped or a new session must list again.
 
-Before it: `cluster.Watch`, one thread a kind, each an unbroken account. After it: `mirror`, written by one thread, and
-the `notifier`. All kinds come together in one queue; what waits there is written in one transaction. The first event
-of a quiet moment is therefore written at once, and a burst costs a few statements.
+Before it: `cluster.Watch`, one thread for each kind. After it: `mirror`, written by one thread, and the `notifier`. All
+events come together in one queue, and all that wait there are written in one transaction. So the first event after a
+pause is written at once, and a burst costs a few statements.
 
-The invariants: rows are in the database before anybody is told; news is taken out of the queue only to be written, so
-a database that is away for a while costs time and no news. A session must begin anew, with lists, when the database
-has lost what the session wrote (`is_obsolete`), or when the cluster has gone back in time or is another one.
+The invariants: rows are in the database before anything is notified; an event leaves the queue only to be written, so
+a database that is down for a while delays events and loses none. A new session must list again if the database has
+lost what this one wrote (`is_obsolete`), if the cluster was restored to an earlier state, or if it is another cluster.
 """
 
 import itertools
@@ -47,16 +47,16 @@ from rollouts.watcher.watch_state import WatchState
 logger = logging.getLogger(__name__)
 
 MANAGED_BY_GROVE_UI: Final = f"{names.MANAGED_BY}={names.OPERATOR}"
-# Of kinds that others use too, only what carries our labels is listened to.
+# Of kinds that others use too, only objects with our labels are watched.
 _SELECTORS: Final[Mapping[Resource, str]] = {PODS: MANAGED_BY_GROVE_UI, SERVICES: MANAGED_BY_GROVE_UI}
 
 _MAX_BATCH_SIZE: Final = 500
-# Beyond that, who listens waits for who writes: the server keeps the rest.
+# Beyond that the threads that watch wait for the thread that writes; the API server keeps the rest.
 _MAX_QUEUE_LENGTH: Final = 2000
 _IDLE_SECONDS: Final = 1.0
-_OPERATOR_CHECK_SECONDS: Final = 10.0  # between two looks for another operator
+_OPERATOR_CHECK_SECONDS: Final = 10.0  # between two checks for another operator
 _FOREIGN_PODS_SECONDS: Final = 60.0  # between two counts of pods that are not Grove's
-_IDENTITY_CHECK_SECONDS: Final = 60.0  # between two looks at whom we talk to
+_IDENTITY_CHECK_SECONDS: Final = 60.0  # between two checks that it is still the same cluster
 _DATABASE_RETRY_POLICY: Final = RetryPolicy(initial_backoff=0.1, max_backoff=2.0)
 
 T = TypeVar("T")
@@ -64,7 +64,7 @@ P = ParamSpec("P")
 
 
 class _QueuedEvent(NamedTuple):
-    """A note on its way to the database."""
+    """An event on its way to the database."""
 
     resource: Resource
     event: WatchEvent
@@ -72,11 +72,11 @@ class _QueuedEvent(NamedTuple):
 
 
 class _StoppedError(Exception):
-    """The session is to end."""
+    """The session has been told to end."""
 
 
 class WatchSession:
-    """Listens and writes in threads of its own until `stop`."""
+    """Watches and writes in its own threads until `stop`."""
 
     def __init__(
         self, row: models.Cluster, cluster: ClusterClient, notifier: Notifier, on_batch: Callable[[float], None]
@@ -85,16 +85,16 @@ class WatchSession:
         self.watch_state = WatchState(tuple(mirror.MIRRORED))
         self._cluster = cluster
         self._notifier = notifier
-        self._on_batch = on_batch  # is told the seconds from hearing to having written and told
+        self._on_batch = on_batch  # is called with the seconds from the event until it is written and notified
         self._queue: queue.Queue[_QueuedEvent | None] = queue.Queue(_MAX_QUEUE_LENGTH)
         self._watches = {
             resource: Watch(cluster, resource, labels=_SELECTORS.get(resource, "")) for resource in mirror.MIRRORED
         }
-        # No list of a kind can be older than what was known of it before the list was asked for.
+        # A list must not be older than what was known before it was requested; if it is, the cluster was restored.
         self._highest_versions: dict[Resource, int] = {}
         self._identity = row.identity
         self._identified_at = 0.0  # monotonic
-        self._rejected: set[int] = set()  # objects of the batch, by id(), that the database refused
+        self._rejected: set[int] = set()  # objects of the batch, by id(), that the database rejected
         self._stopped = threading.Event()
         self._obsolete = threading.Event()
         self._completed = threading.Event()
@@ -104,25 +104,25 @@ class WatchSession:
         ]
         self._writer_thread = threading.Thread(target=self._run, name=f"{row.name} writer")
         self._operator_check = OperatorCheck(cluster, self.row.pk)
-        self._other_operator: str | None = None  # as it is on the row; None: not known
+        self._other_operator: str | None = None  # as stored on the row; None: not known
         self._operator_thread = threading.Thread(target=self._run_operator_checks, name=f"{row.name} operators")
 
     @property
     def is_obsolete(self) -> bool:
-        """Whether it is over, and another one has to begin from the lists."""
+        """Whether it has ended, and a new session must list again."""
         return self._obsolete.is_set()
 
     @property
     def is_complete(self) -> bool:
-        """Whether every kind has been listed, and the cluster's row says so."""
+        """Whether every kind is listed, and the cluster's row says so."""
         return self._completed.is_set()
 
     def start(self) -> None:
-        """Begin."""
+        """Start the threads."""
         self._writer_thread.start()
 
     def stop(self) -> None:
-        """End, and wait for the end."""
+        """End all threads, and wait for them."""
         self._stopped.set()
         for watch in self._watches.values():
             watch.stop()
@@ -147,17 +147,17 @@ class WatchSession:
         except _StoppedError:
             return
         except DatabaseError as error:
-            # A row that ours refer to is gone, or a whole table: somebody has made the database anew.
-            logger.warning("The mirror of %s is lost (%s); listing again", self.row.name, type(error).__name__)
+            # A row that ours refer to is gone, or a whole table: the database was created again.
+            logger.warning("The mirror of cluster %s is lost (%s); listing again", self.row.name, type(error).__name__)
             self._obsolete.set()
         except Exception:
-            logger.exception("The watcher of %s has failed; listing again", self.row.name)
+            logger.exception("The watch session of cluster %s failed; listing again", self.row.name)
             self._obsolete.set()
         finally:
             connection.close()
 
     def _verify_identity(self) -> None:
-        """Find out whom we talk to, before anything of it is mixed with what is known."""
+        """Fetch the identity of the cluster before its objects are mixed with those of the mirror."""
         identity, version = self._identify()
         if self._is_different_cluster(identity):
             self._retry_database(mirror.delete_objects, self.row)
@@ -169,7 +169,7 @@ class WatchSession:
         }
 
     def _verify_identity_again(self, batch: Sequence[_QueuedEvent]) -> None:
-        """Ask again whom we talk to when news comes after a gap, and now and then: somebody may have moved in there."""
+        """Check the identity again after a gap and now and then: another cluster may have the address by now."""
         is_gap = any(isinstance(queued.event, Synced | ConnectionRestored) for queued in batch)
         if not self.is_complete or not (is_gap or time.monotonic() - self._identified_at > _IDENTITY_CHECK_SECONDS):
             return
@@ -177,34 +177,34 @@ class WatchSession:
             self._drop_mirror()
 
     def _is_different_cluster(self, identity: str) -> bool:
-        """Say whether it is another cluster than the one that the mirror is of."""
+        """Return whether this is another cluster than the mirrored one."""
         if not identity or self._identity in ("", identity):
             return False
-        logger.warning("Cluster %s is another one than before; its mirror is dropped", self.row.name)
+        logger.warning("Cluster %s is not the same cluster as before; deleting its mirror", self.row.name)
         return True
 
     def _drop_mirror(self) -> NoReturn:
-        """Drop the mirror, and end this session in favour of another one."""
+        """Delete the mirror, and end this session so that a new one lists again."""
         self._retry_database(mirror.delete_objects, self.row)
         self._obsolete.set()
         raise _StoppedError
 
     def _identify(self) -> tuple[str, str]:
-        """Return the cluster's identity, as far as we may know it, and its version; wait until it answers."""
+        """Return the cluster's identity, empty if we may not read it, and its version; wait until it answers."""
         for attempt in itertools.count():
             try:
                 version = str(self._cluster.version(retry=False).get("gitVersion") or "")
                 identity = _fetch_identity(self._cluster)
                 self.watch_state.record_failure(NAMESPACES, None)
                 self._identified_at = time.monotonic()
-                return identity, version  # noqa: TRY300 (the whole of it may fail)
+                return identity, version  # noqa: TRY300 (every line may fail)
             except ClusterError as error:
                 self.watch_state.record_failure(NAMESPACES, error)
                 self._pause(compute_backoff(self._cluster.retry_policy, attempt, error.retry_after))
         raise AssertionError("unreachable")
 
     def _next_batch(self) -> list[_QueuedEvent]:
-        """Wait for news, and return it with all that has come in meanwhile."""
+        """Wait for an event, and return it with all others that are in the queue."""
         batch: list[_QueuedEvent] = []
         queued = self._wait_for_event()
         with suppress(queue.Empty):
@@ -218,7 +218,7 @@ class WatchSession:
         return batch
 
     def _wait_for_event(self) -> _QueuedEvent | None:
-        """Wait for news; a database connection that is not needed for a while is given back."""
+        """Wait for an event; close the database connection if none comes for a while."""
         try:
             return self._queue.get(timeout=_IDLE_SECONDS)
         except queue.Empty:
@@ -237,7 +237,7 @@ class WatchSession:
                 case Deleted(obj):
                     changes.append(mirror.ObjectChanges(resource, gone=[obj]))
                 case Synced():
-                    # The list must be in before what it does not have goes.
+                    # The listed objects must be stored before what the list does not contain is marked as gone.
                     row_changes += self._store(changes)
                     changes = []
                     row_changes += self._complete_list(resource, event)
@@ -258,10 +258,10 @@ class WatchSession:
         except Exception as error:
             if not _is_object_error(error):
                 raise
-            return [news for single in changes for news in self._store_single(single)]
+            return [row_change for single in changes for row_change in self._store_single(single)]
 
     def _store_single(self, change: mirror.ObjectChanges) -> list[mirror.RowChange]:
-        """Store one object: one that cannot be read or that the database refuses must not keep back the others."""
+        """Store one object: if it cannot be parsed or the database rejects it, the others must still be stored."""
         try:
             return self._retry_database(mirror.store_all, self.row, [change])
         except Exception as error:
@@ -269,10 +269,10 @@ class WatchSession:
                 raise
             (obj,) = (*change.objects, *change.gone)
             self._rejected.add(id(obj))
-            # Without the words of a database: they may quote what was to be stored.
+            # Without the message of the database: it may quote what was to be stored.
             exc_info = None if isinstance(error, DataError) else error
             logger.error(  # noqa: TRY400
-                "%s %s cannot be stored (%s)",
+                "%s %s is not stored (%s)",
                 change.resource,
                 obj["metadata"]["name"],
                 type(error).__name__,
@@ -281,16 +281,16 @@ class WatchSession:
             return []
 
     def _complete_list(self, resource: Resource, event: Synced) -> list[mirror.RowChange]:
-        """Take in that a list is complete: what it does not have is gone."""
+        """Mark as gone what a complete list does not contain."""
         if int(event.resource_version) < self._highest_versions[resource]:
-            logger.warning("Cluster %s has gone back in time; its mirror is dropped", self.row.name)
+            logger.warning("Cluster %s was restored to an earlier state; deleting its mirror", self.row.name)
             self._drop_mirror()
         self._highest_versions[resource] = int(event.resource_version)
         listed = {(key.namespace, key.name) for key in event.keys}
         return self._retry_database(mirror.mark_missing_gone, self.row, resource, listed, event.resource_version)
 
     def _mark_complete(self) -> None:
-        """Every kind has been listed: from now on what is missing here is missing there."""
+        """Store that every kind is listed: from now on an object without a row does not exist."""
         rows = models.Cluster.objects.filter(pk=self.row.pk)
         if not self._retry_database(rows.update, complete=True):
             raise IntegrityError
@@ -300,7 +300,7 @@ class WatchSession:
         logger.info("Cluster %s is mirrored", self.row.name)
 
     def _retry_database(self, work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-        """Repeat what the database did not do because it was away."""
+        """Run a query, and repeat it until the database answers."""
         for attempt in itertools.count():
             try:
                 return work(*args, **kwargs)
@@ -315,12 +315,12 @@ class WatchSession:
         if self._stopped.wait(seconds):
             raise _StoppedError
 
-    # The thread that looks for another operator
+    # The thread that checks for another operator
 
     def _run_operator_checks(self) -> None:
-        """Tell whether another operator runs the workloads, and what pods that are not Grove's take of the nodes.
+        """Store whether another operator manages the workloads, and what pods request that are not Grove's.
 
-        Passes look for other operators themselves; forecasts read what is told here.
+        Passes check for other operators themselves; pages and forecasts read what is stored here.
         """
         counted_at = -_FOREIGN_PODS_SECONDS
         while True:
@@ -330,7 +330,7 @@ class WatchSession:
                     mirror.store_foreign_requests(self.row, self._list_foreign_pods())
                     counted_at = time.monotonic()
             except ClusterError as error:
-                logger.info("Cluster %s does not say who else writes there: %s", self.row.name, error)
+                logger.info("The check for another operator in cluster %s failed: %s", self.row.name, error)
             except DatabaseError as error:
                 logger.warning("The database does not answer (%s); trying again", type(error).__name__)
             finally:
@@ -339,7 +339,7 @@ class WatchSession:
                 return
 
     def _list_foreign_pods(self) -> Iterator[Obj]:
-        """Yield the pods on nodes that are not Grove's, page by page: nothing of them is kept but a sum."""
+        """Yield the pods that are not Grove's, page by page: only their sum is kept."""
         for page in self._cluster.list_pages(PODS, labels=f"{names.MANAGED_BY}!={names.OPERATOR}"):
             yield from page.items
 
@@ -348,14 +348,14 @@ class WatchSession:
             return
         models.Cluster.objects.filter(pk=self.row.pk).update(other_operator=found)
         if found:
-            logger.warning("Nothing is changed in cluster %s: %s", self.row.name, found)
+            logger.warning("Grove UI writes nothing to cluster %s: %s", self.row.name, found)
         elif self._other_operator:
-            logger.info("No other operator runs the workloads of cluster %s any more", self.row.name)
+            logger.info("No other operator manages the workloads of cluster %s any more", self.row.name)
             self._notifier.enqueue_all()
         self._other_operator = found
         self._notifier.notify_cluster()
 
-    # The threads that listen
+    # The threads that watch
 
     def _run_watch(self, resource: Resource, watch: Watch) -> None:
         try:
@@ -363,12 +363,12 @@ class WatchSession:
                 self.watch_state.record_event(resource, event)
                 self._enqueue_event(_QueuedEvent(resource, event, time.monotonic()))
         except Exception:
-            # Nobody would hear of this kind any more.
-            logger.exception("Listening to %s of %s has failed; listing again", resource, self.row.name)
+            # Without this thread the kind would no longer be mirrored.
+            logger.exception("The watch of %s in cluster %s failed; listing again", resource, self.row.name)
             self._obsolete.set()
 
     def _enqueue_event(self, queued: _QueuedEvent) -> None:
-        """Hand a note to the writer, waiting until there is room."""
+        """Pass an event to the thread that writes, and wait until the queue has room."""
         while not self._stopped.is_set():
             with suppress(queue.Full):
                 self._queue.put(queued, timeout=1.0)
@@ -376,12 +376,12 @@ class WatchSession:
 
 
 def _is_object_error(error: Exception) -> bool:
-    """Say whether something failed because of what an object holds, and not because of the database or of a stop."""
+    """Return whether the content of an object caused the error, and not the database or a stop."""
     return isinstance(error, DataError) or not isinstance(error, DatabaseError | InterfaceError | _StoppedError)
 
 
 def _fetch_identity(cluster: ClusterClient) -> str:
-    """Return what tells this cluster from all others; nothing when we may not know it."""
+    """Return the identity of the cluster, the uid of kube-system; empty if we may not read it."""
     try:
         namespace: Obj = cluster.get(NAMESPACES, "kube-system", retry=False)
     except (Forbidden, NotFound):

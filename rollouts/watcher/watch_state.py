@@ -1,7 +1,7 @@
-"""What has been heard of a cluster so far, of all kinds together; shared by the threads of a watcher.
+"""The state of a watch session, all kinds together; shared by the threads of a watcher.
 
-The threads that listen note signs of life and failures, the thread that writes rows notes what has arrived in the
-database, and the watcher itself reads all of it about once a second to tell the rest of the product.
+The threads that watch record events and failures, the thread that writes rows records what is stored in the database,
+and the watcher reads the state in every turn of its loop.
 """
 
 import threading
@@ -14,15 +14,15 @@ from rollouts.cluster.watch import key_of
 
 @dataclass(frozen=True, slots=True)
 class WatchSnapshot:
-    """What the notebook says at one moment."""
+    """The state at one moment."""
 
-    counts: Mapping[Resource, int]  # objects by kind, as far as they are in the database
-    failures: Mapping[Resource, ClusterError]  # kinds that cannot be heard just now
-    event_count: int  # how often anything was heard
+    counts: Mapping[Resource, int]  # objects in the database by kind
+    failures: Mapping[Resource, ClusterError]  # of kinds whose watch fails now
+    event_count: int  # events so far
 
 
 class WatchState:
-    """Notes of one listening to a cluster."""
+    """The state of one watch session."""
 
     def __init__(self, resources: Sequence[Resource]) -> None:
         self._lock = threading.Lock()
@@ -32,7 +32,7 @@ class WatchState:
         self._event_count = 0
 
     def record_event(self, resource: Resource, event: WatchEvent) -> None:
-        """Note that something was heard, or that nothing can be."""
+        """Record an event of a watch, or that its connection is lost."""
         with self._lock:
             if isinstance(event, ConnectionLost):
                 self._failures[resource] = event.error
@@ -41,14 +41,14 @@ class WatchState:
                 self._event_count += 1
 
     def record_failure(self, resource: Resource, error: ClusterError | None) -> None:
-        """Note a failure outside of the watches; None: it is over."""
+        """Record a failure outside of the watches; None ends it."""
         with self._lock:
             self._failures.pop(resource, None)
             if error is not None:
                 self._failures[resource] = error
 
     def record_stored(self, resource: Resource, event: WatchEvent) -> None:
-        """Note that the news has arrived in the database."""
+        """Record that an event is stored in the database."""
         with self._lock:
             match event:
                 case Changed(obj):
@@ -63,12 +63,12 @@ class WatchState:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every kind was listed to its end."""
+        """Whether the lists of all kinds are complete."""
         with self._lock:
             return len(self._synced) == len(self._keys)
 
     def snapshot(self) -> WatchSnapshot:
-        """Return what is noted."""
+        """Return a copy of the state."""
         with self._lock:
             return WatchSnapshot(
                 counts={resource: len(keys) for resource, keys in self._keys.items()},

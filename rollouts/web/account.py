@@ -1,7 +1,7 @@
-"""/account/: one's own account: what it may do, its password, and an end to all its sessions and tokens.
+"""/account/: the permissions of one's own account, its password, and a way to end all its sessions and tokens.
 
-Commands go to `services.passwords`. Wrong old passwords are counted and on record like wrong sign-ins: a session that
-somebody left open must not be a place to guess the password.
+Commands go to `services.passwords`. Wrong old passwords are counted and audited like failed sign-ins, so that nobody
+can guess the password in a session that was left open.
 """
 
 from http import HTTPStatus
@@ -30,7 +30,7 @@ from rollouts.services.passwords import password_change, password_change_refused
 from rollouts.web.password_attempts import count_attempt, old_password_buckets, set_retry_after, uncount_attempt
 
 _RATE_LIMITED: Final = "too-often"
-# Label and help by field; the help says what AUTH_PASSWORD_VALIDATORS asks for.
+# Label and help text by field; the help text states the rules of AUTH_PASSWORD_VALIDATORS.
 _FIELD_TEXTS: Final = {
     "old_password": ("Old password", ""),
     "new_password1": ("New password", "At least 8 characters; not a common word, not like your name, not only digits."),
@@ -39,17 +39,17 @@ _FIELD_TEXTS: Final = {
 
 
 class PasswordForm(PasswordChangeForm):
-    """The old password, looked at only so often, and the new one twice."""
+    """The old password, whose checks are rate-limited, and the new one twice."""
 
     def __init__(self, request: HttpRequest, user: User, *args: Any) -> None:
         super().__init__(user, *args)
         self._request = request
         for name, (label, help_text) in _FIELD_TEXTS.items():
             self.fields[name].label, self.fields[name].help_text = label, help_text
-        self.retry_after_seconds = 0.0  # seconds until the old password is looked at again
+        self.retry_after_seconds = 0.0  # seconds until the old password can be checked again
 
     def clean_old_password(self) -> str:
-        """Look at the old password, and put it on record when it is wrong."""
+        """Check the old password; a wrong one is audited."""
         attempts = old_password_buckets(self._request, self.user)
         self.retry_after_seconds = count_attempt(attempts)
         if self.retry_after_seconds:
@@ -67,7 +67,7 @@ class PasswordForm(PasswordChangeForm):
 @never_cache
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """Show one's account."""
+    """Show the account of the user."""
     user = _signed_in_user(request)
     return _render_page(request, PasswordForm(request, user))
 
@@ -76,7 +76,7 @@ def page(request: HttpRequest) -> HttpResponse:
 @require_POST
 @sensitive_post_parameters()
 def change_password(request: HttpRequest) -> HttpResponse:
-    """Change one's own password; this session goes on, the others end."""
+    """Change the user's own password; this session continues, the others end."""
     user = _signed_in_user(request)
     form = PasswordForm(request, user, request.POST)
     if not user.has_usable_password():
@@ -89,7 +89,7 @@ def change_password(request: HttpRequest) -> HttpResponse:
     password_change(caller_of(request, Source.PAGE), user, form.cleaned_data["new_password1"], with_tokens=with_tokens)
     update_session_auth_hash(request, user)
     messages.success(
-        request, f"Your password is changed. Your other sessions {'and your tokens ' if with_tokens else ''}are ended."
+        request, f"Password changed. Your other sessions {'and your tokens ' if with_tokens else ''}have ended."
     )
     return HttpResponseRedirect(reverse("page-account"))
 
@@ -97,18 +97,18 @@ def change_password(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_POST
 def end_sessions(request: HttpRequest) -> HttpResponse:
-    """End all sessions, this one too, and all tokens of one's account."""
+    """End all sessions of the user, including this one, and revoke all tokens."""
     user = _signed_in_user(request)
     if "sure" not in request.POST:
         return _render_page(request, PasswordForm(request, user), is_unsure=True, status=HTTPStatus.BAD_REQUEST)
     sessions_end(caller_of(request, Source.PAGE), user)
     logout(request)
-    messages.success(request, "All your sessions and tokens are ended. Sign in again to go on.")
+    messages.success(request, "All your sessions have ended and your tokens are revoked. Sign in again to continue.")
     return HttpResponseRedirect(resolve_url(settings.LOGOUT_REDIRECT_URL))
 
 
 def _signed_in_user(request: HttpRequest) -> User:
-    assert isinstance(request.user, User), "strangers are sent to sign in"  # noqa: S101 (the middleware has seen to it)
+    assert isinstance(request.user, User), "LoginRequiredMiddleware redirects anonymous users"  # noqa: S101
     return request.user
 
 

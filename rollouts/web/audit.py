@@ -1,6 +1,6 @@
-"""/audit/: who commanded what, when, by which door, and what came of it.
+"""/audit/: who ran which command, when, from where, and with what result.
 
-The page is rendered whole; the list in it is a part that is brought again when a command is put on record.
+The server renders the page whole; the list is a fragment that open pages receive again after each command.
 """
 
 from dataclasses import asdict, dataclass, replace
@@ -31,14 +31,14 @@ _DAY: Final = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class AuditQuery:
-    """Which commands are to be seen."""
+    """The commands to show."""
 
     filters: AuditFilters
     page: int
 
     @property
     def form_values(self) -> dict[str, str]:
-        """The filters as fields of a form have them: days, both of which are meant whole."""
+        """The filters as form fields; both days are inclusive."""
         until = self.filters.until and self.filters.until - _DAY
         given = {**asdict(self.filters), "until": until}
         return {
@@ -47,24 +47,24 @@ class AuditQuery:
 
     @property
     def query_string(self) -> str:
-        """What an address ends with to mean this."""
+        """The query string of this choice."""
         given = {**self.form_values, "page": self.page if self.page > 1 else ""}
         return f"?{urlencode({name: value for name, value in given.items() if value})}".rstrip("?")
 
     def page_url(self, page: int) -> str:
-        """Return the address of another page of the same."""
+        """Return the URL of another page of this choice."""
         return f"{reverse('page-audit')}{replace(self, page=page).query_string}"
 
     @property
     def is_filtered(self) -> bool:
-        """Whether some commands may be left out."""
+        """Whether a filter is set."""
         return self.filters != AuditFilters()
 
 
 @require_safe
 @viewer_required
 def page(request: HttpRequest) -> HttpResponse:
-    """Show what was commanded, the latest first."""
+    """Show the commands, newest first."""
     choice = _parse_query(request.GET)
     context = {
         **_list_context(choice),
@@ -79,7 +79,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 @fragment_view
 def list_fragment(given: QueryDict) -> Fragment:
-    """Return the list alone."""
+    """Return the list as a fragment."""
     choice = _parse_query(given)
     return Fragment(("audit", choice), lambda: render_to_string("audit/_list.html", _list_context(choice)))
 

@@ -1,9 +1,9 @@
 """The chart of a rollout's capacity: pods that were available, updated and surge, against desired and the floor.
 
-From the counts that history keeps (`selectors.rollouts`), or that a simulation foresees, to what a template writes into
-SVG: paths in a field of fixed size, which the page stretches, and labels beside it, which it does not. Counts hold
-until the next ones, so lines are steps. A long rollout is drawn in columns; of what happened within one the worst is
-shown: the fewest available, the most surge. The invariant: a dip below the floor is never smoothed away.
+Takes the counts that history keeps (`selectors.rollouts`) or that a simulation predicts, and returns what a template
+writes into SVG: paths in a plot of fixed size, which the page stretches, and labels beside it, which it does not. A
+count holds until the next one, so lines are steps. A long rollout is drawn in columns, each with the worst counts of
+its time: the fewest available pods, the most surge. The invariant: a dip below the floor is never smoothed away.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -16,9 +16,9 @@ from rollouts.web.text import plural
 
 WIDTH: Final = 1000
 HEIGHT: Final = 140
-# As many columns as can be told apart.
+# More columns could not be told apart.
 _MAX_COLUMNS: Final = 400
-# Between two labels at the right edge; nearer they would cover each other.
+# The least distance of two labels at the right edge, so that they do not overlap.
 _LINE_HEIGHT: Final = 14
 _TABLE_ROWS: Final = 20
 _TICK_SECONDS: Final = (10, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 21600, 43200, 86400, 604800)
@@ -27,7 +27,7 @@ _MAX_TICKS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A word beside the chart."""
+    """A label beside the chart."""
 
     series: str
     y: float
@@ -36,7 +36,7 @@ class Label:
 
 @dataclass(frozen=True, slots=True)
 class Tick:
-    """A moment below the chart."""
+    """A time below the chart."""
 
     percent: float
     text: str
@@ -44,23 +44,23 @@ class Tick:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart, ready to be written."""
+    """A chart, ready for the template."""
 
     available_area: str  # the area under the line
     available_line: str  # the line itself
     updated_area: str
-    surge_line: str  # empty when there never was any
+    surge_line: str  # empty without surge
     desired_line: str
     floor_line: str
     labels: tuple[Label, ...]
     ticks: tuple[Tick, ...]
-    summary: str  # the same in a sentence
-    table_rows: tuple[SamplePoint, ...]  # the newest counts, for who would rather read them
-    is_below_floor: bool  # fewer than the floor were available once it had been reached
+    summary: str  # the chart in a sentence
+    table_rows: tuple[SamplePoint, ...]  # the newest counts, as an alternative to the chart
+    is_below_floor: bool  # availability fell below the floor after having reached it
 
 
 def make_rollout_chart(rollout: RolloutDetail, now: datetime) -> Chart | None:
-    """Return the chart of a rollout; None while there is nothing to draw."""
+    """Return the chart of a rollout; None without counts."""
     if not rollout.samples:
         return None
     return make_chart(rollout.samples, rollout.ended or now, _render_summary)
@@ -69,7 +69,7 @@ def make_rollout_chart(rollout: RolloutDetail, now: datetime) -> Chart | None:
 def make_chart(
     samples: Sequence[SamplePoint], end: datetime, summarise: Callable[[Sequence[SamplePoint]], str]
 ) -> Chart:
-    """Return the chart of counts, of which there must be any; `summarise` says the same in a sentence."""
+    """Return the chart of at least one count; `summarise` describes it in a sentence."""
     start = samples[0].at
     seconds = max(1.0, (max(end, samples[-1].at) - start).total_seconds())
     points = _downsample(samples, start, seconds)
@@ -95,7 +95,7 @@ def make_chart(
 
 @dataclass(frozen=True, slots=True)
 class _PlotArea:
-    """Where a count at a moment is."""
+    """Maps times and counts to coordinates."""
 
     start: datetime
     seconds: float
@@ -122,7 +122,7 @@ class _PlotArea:
 
 
 def _downsample(samples: Sequence[SamplePoint], start: datetime, seconds: float) -> list[SamplePoint]:
-    """Return at most one point a column, with the worst of what happened in it."""
+    """Return at most one point for each column, with its worst counts."""
     points: list[SamplePoint] = []
     column = -1
     for sample in samples:
@@ -142,7 +142,7 @@ def _labels(field: _PlotArea, last: SamplePoint) -> tuple[Label, ...]:
     desired, floor = field.y(last.desired), field.y(last.floor)
     if last.floor == last.desired:
         return (Label("desired", desired, f"{last.desired} desired, the floor"),)
-    # The floor is never above what is desired: it makes room.
+    # The floor is never above the desired count, so it moves down.
     floor = max(floor, desired + _LINE_HEIGHT)
     return Label("desired", desired, f"{last.desired} desired"), Label("floor", floor, f"{last.floor} floor")
 
@@ -150,13 +150,13 @@ def _labels(field: _PlotArea, last: SamplePoint) -> tuple[Label, ...]:
 def _ticks(seconds: float) -> Iterable[Tick]:
     step = next((step for step in _TICK_SECONDS if seconds / step <= _MAX_TICKS), _TICK_SECONDS[-1])
     yield Tick(0, "0")
-    # The last one stands clear of the edge, where it would be cut off.
+    # The last one keeps away from the edge, which would cut it off.
     for number in range(1, int(seconds * 0.96 / step) + 1):
         yield Tick(round(number * step / seconds * 100, 2), render_duration(number * step))
 
 
 def render_duration(seconds: int) -> str:
-    """Say how long something is."""
+    """Render a duration for the time axis."""
     for size, word in ((86400, "d"), (3600, "h"), (60, "min")):
         if seconds >= size:
             whole, rest = divmod(seconds, size)
@@ -165,7 +165,7 @@ def render_duration(seconds: int) -> str:
 
 
 def find_breaches(points: Sequence[SamplePoint]) -> list[SamplePoint]:
-    """Return where fewer than the floor were available; before it was first reached, nothing could be taken away."""
+    """Return the points below the floor, counted only after availability first reached it."""
     reached = next((number for number, point in enumerate(points) if point.available >= point.floor), len(points))
     return [point for point in points[reached:] if point.available < point.floor]
 
@@ -173,10 +173,10 @@ def find_breaches(points: Sequence[SamplePoint]) -> list[SamplePoint]:
 def _render_summary(points: Sequence[SamplePoint]) -> str:
     fewest, most = min(one.available for one in points), max(one.available for one in points)
     last = points[-1]
-    all_along = f"{plural(fewest, 'pod')} {'was' if fewest == 1 else 'were'} available all along"
+    all_along = f"{plural(fewest, 'pod')} {'was' if fewest == 1 else 'were'} available all the time"
     span = all_along if fewest == most else f"Between {fewest} and {most} pods were available"
     words = [
-        f"{span}; {last.desired} are desired, and the floor is {last.floor}.",
+        f"{span}; {last.desired} desired, floor {last.floor}.",
         f"{last.updated} of {last.desired} are updated now, {last.available} available.",
     ]
     if surge := max(one.surge for one in points):

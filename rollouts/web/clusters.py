@@ -1,4 +1,4 @@
-"""/clusters/: how we stand with each cluster, and whether every part of the installation does its work."""
+"""/clusters/: the state of each cluster, and the health of the components of the installation."""
 
 from django.http import HttpRequest, HttpResponse, QueryDict
 from django.shortcuts import render
@@ -20,7 +20,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 @fragment_view
 def state_fragment(_: QueryDict) -> Fragment:
-    """Return what changes on the page."""
+    """Return the part of the page that changes."""
 
     def render_state() -> str:
         return render_to_string("clusters/_state.html", {"overview": overview_detail(), "clusters": cluster_list()})

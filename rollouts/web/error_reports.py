@@ -1,8 +1,8 @@
-"""What a debug page, or any report of an error, shows: the traceback, and neither settings nor secrets.
+"""Debug pages and error reports show the traceback, but no settings and no secrets.
 
-Django's own filter hides what is named like a secret, and shows addresses with the password in them. DEBUG=1 answers
-strangers with such a page, so no setting is on it at all, and what frames and requests hold is hidden by its name or
-by what it looks like.
+Django's own filter hides values with names like secrets, but shows URLs with the password in them. With DEBUG=1
+anonymous visitors get such a page. So it contains no settings, and the filter hides values of frames and requests by
+their name or their form.
 """
 
 import re
@@ -20,25 +20,25 @@ _URL_CREDENTIALS: Final = re.compile(r"(?<=://)[^/\s'\"@]*+@(?:[^/\s'\"@]*+@)*+"
 
 
 class ErrorReportFilter(SafeExceptionReporterFilter):
-    """Hides as much on a debug page as in a report that leaves the machine."""
+    """Hides as much on a debug page as in a report by mail."""
 
     hidden_settings = _SECRET_NAMES
 
     def is_active(self, request: HttpRequest | None) -> bool:
-        """Hide with DEBUG, too."""
+        """Return True, also with DEBUG."""
         return True
 
     def get_safe_settings(self) -> dict[str, Any]:
-        """Return no setting: nobody debugs with them, and each new one could hold a secret."""
+        """Return no settings, because each new one could hold a secret."""
         return {}
 
     def get_traceback_frame_variables(self, request: HttpRequest | None, tb_frame: Any) -> ItemsView[str, Any]:
-        """Return the variables of a frame, cleansed by their names and of the users in addresses."""
+        """Return the variables of a frame without secrets and without credentials in URLs."""
         found = super().get_traceback_frame_variables(request, tb_frame)
         return {name: self.cleanse_setting(name, value) for name, value in found}.items()
 
     def cleanse_setting(self, key: str | int, value: Any) -> Any:
-        """Hide a value with a telling name, and the user part of an address in any other."""
+        """Hide a value whose name suggests a secret, and the credentials in other URLs."""
         cleansed = super().cleanse_setting(key, value)
         if isinstance(cleansed, str):
             return _URL_CREDENTIALS.sub(f"{self.cleansed_substitute}@", cleansed)

@@ -1,7 +1,7 @@
 """Kubernetes Events on the page of a workload, and all of them on a page of their own.
 
-They come from the cluster and not from the mirror, and a page must not wait for a cluster: the card is empty at first
-and brought when it is there, and without scripts it leads to the page.
+Events come from the cluster and not from the mirror, and a page must not wait for a cluster. So the card is empty at
+first and filled by a later request; without scripts it links to the page of Events.
 """
 
 from typing import Final
@@ -30,7 +30,7 @@ def page(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpR
 
 @fragment_view
 def card_fragment(_: QueryDict, cluster: str, namespace: str, name: str) -> Fragment:
-    """Return the last few of them."""
+    """Return the newest few Events."""
     place = WorkloadRef(cluster, namespace, name)
 
     def render_card() -> str:

@@ -1,8 +1,8 @@
-"""Probes: is this process alive, and can the product do its work.
+"""Liveness and readiness probes.
 
-A middleware before all others, so that a probe needs no login, no session, no HTTPS and no allowed host name: those
-who probe call by the address of a pod. Anybody may ask, so the answer is worked out at most once in
-READINESS_CACHE_SECONDS, and what concerns clusters is told by name only to who shows METRICS_TOKEN.
+A middleware before all others, so that a probe needs no login, session, HTTPS or allowed host name: a kubelet calls the
+address of a pod. Anonymous callers get an answer too. So it is computed at most once in READINESS_CACHE_SECONDS, and
+only callers with METRICS_TOKEN see the names of clusters and their errors.
 """
 
 import threading
@@ -21,12 +21,12 @@ GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
 _CLUSTERS_NOT_READY: Final = (
-    "A cluster cannot be used; the page Clusters and whoever shows METRICS_TOKEN are told which and why."
+    "A cluster is not usable. The page Clusters shows which and why, and so does this answer with METRICS_TOKEN."
 )
 
 
 def health_middleware(get_response: GetResponse) -> GetResponse:
-    """Answer /healthz and /readyz; leave everything else to the site."""
+    """Answer /healthz and /readyz, and pass on all other requests."""
     probes = {"/healthz": _healthz, "/readyz": _readyz}
 
     def middleware(request: HttpRequest) -> HttpResponse:
@@ -43,12 +43,12 @@ def health_middleware(get_response: GetResponse) -> GetResponse:
 
 
 def _healthz(_: HttpRequest) -> HttpResponse:
-    """Answer while the process lives; ask nothing of anything else."""
+    """Answer 200 without asking another service."""
     return HttpResponse("ok\n", content_type="text/plain")
 
 
 def _readyz(request: HttpRequest) -> HttpResponse:
-    """Say part by part whether work can be done: 200 when it can, else 503."""
+    """Return the state of each component: 200 if the product can work, else 503."""
     parts = _readiness.read()
     ready = is_ready(parts)
     shown = parts if has_metrics_token(request) else _summarize_clusters(parts)
@@ -60,7 +60,7 @@ def _readyz(request: HttpRequest) -> HttpResponse:
 
 
 def _summarize_clusters(parts: Sequence[ReadinessCheck]) -> list[ReadinessCheck]:
-    """Leave out what clusters are called and what is wrong with them."""
+    """Leave out the names and errors of clusters."""
     clusters = [part for part in parts if part.name.partition(" ")[0] == "cluster"]
     own = [part for part in parts if part not in clusters]
     if not clusters:
@@ -71,14 +71,14 @@ def _summarize_clusters(parts: Sequence[ReadinessCheck]) -> list[ReadinessCheck]
 
 @dataclass(slots=True)
 class _ReadinessCache:
-    """The last answer, for as long as it is good; of several who ask at once, one works it out."""
+    """Caches the last answer; of several simultaneous callers one computes it."""
 
     _parts: list[ReadinessCheck] = field(default_factory=list)
     _fetched_at: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def read(self) -> list[ReadinessCheck]:
-        """Return how the parts are."""
+        """Return the state of the components."""
         with self._lock:
             if not self._parts or time.monotonic() - self._fetched_at >= settings.READINESS_CACHE_SECONDS:
                 self._parts = readiness_detail()

@@ -1,10 +1,10 @@
-"""/help/: the keyboard, what colours and words mean, and where to read on."""
+"""/help/: keyboard shortcuts, the meaning of colours, states and reasons, and links."""
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.views.decorators.http import require_safe
 
-from rollouts.engine.plan.diagnosis import WaitCode
+from rollouts.engine.plan.wait_codes import WaitCode
 from rollouts.web.page_layout import viewer_required
 from rollouts.web.text import reason
 

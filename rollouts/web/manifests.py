@@ -1,4 +1,4 @@
-"""The manifest of a workload as people read it: YAML in the order in which Kubernetes writes fields."""
+"""The manifest of a workload as YAML, with fields in the order that Kubernetes documents them."""
 
 from typing import Any, Final
 
@@ -14,14 +14,14 @@ from rollouts.services.audit import Source, caller_of, reader_for
 from rollouts.web.page_layout import viewer_required
 
 _TOP_FIELDS: Final = ("apiVersion", "kind", "metadata", "spec", "status")
-# The one written in C takes a tenth of the time.
+# The dumper in C takes a tenth of the time.
 _DUMPER: Final = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 
 @require_safe
 @viewer_required
 def page(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
-    """Show the manifest of a workload as the cluster has it, with what may be secret hidden."""
+    """Show the manifest of a workload as the cluster stores it, with possible secrets hidden."""
     place = WorkloadRef(cluster, namespace, name)
     reader = reader_for(caller_of(request, Source.PAGE), place)
     found = dict(manifest_detail(place, reader).manifest)
@@ -37,7 +37,7 @@ def page(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpR
 
 
 def render_yaml(value: Any) -> str:
-    """Return something as YAML; of a manifest the usual fields come first."""
+    """Return a value as YAML; the usual fields of a manifest come first."""
     if isinstance(value, dict):
         value = {**{name: value[name] for name in _TOP_FIELDS if name in value}, **value}
     text: str = yaml.dump(value, Dumper=_DUMPER, sort_keys=False, allow_unicode=True, width=1000)

@@ -1,7 +1,7 @@
-"""/metrics for Prometheus: the counts of all processes and the gauges of this moment, as one page.
+"""/metrics for Prometheus: the counters of all processes and the current gauges.
 
-Two doors lead to it. An account that may see workloads comes through the site. A Prometheus shows METRICS_TOKEN; like
-the probes it calls by the address of a pod, so it is let in before the site asks for a host name or for HTTPS.
+There are two ways in. An account that may view workloads uses the site. Prometheus sends METRICS_TOKEN; like a kubelet
+it calls the address of a pod, so the middleware answers before the site checks the host name or HTTPS.
 """
 
 from collections.abc import Callable, Iterator
@@ -27,7 +27,7 @@ PATH = "/metrics"
 
 
 def metrics_middleware(get_response: GetResponse) -> GetResponse:
-    """Answer whoever shows the token; leave everybody else to the site."""
+    """Answer requests with METRICS_TOKEN, and pass on all others."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         if request.path_info == PATH and request.method in ("GET", "HEAD") and has_metrics_token(request):
@@ -40,7 +40,7 @@ def metrics_middleware(get_response: GetResponse) -> GetResponse:
 @login_not_required
 @require_safe
 def page(request: HttpRequest) -> HttpResponse:
-    """Answer accounts that may see workloads; a program gets no sign-in form but a plain refusal."""
+    """Answer accounts that may view workloads; a program gets plain text instead of a redirect to the sign-in page."""
     if permissions.may_view(request.user):
         return _render_metrics(request)
     if request.user.is_authenticated:
@@ -53,7 +53,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 
 def has_metrics_token(request: HttpRequest) -> bool:
-    """Say whether a request comes with METRICS_TOKEN."""
+    """Return whether a request carries METRICS_TOKEN."""
     token = settings.ENVIRONMENT.metrics_token
     scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
     return token is not None and scheme.lower() == "bearer" and constant_time_compare(shown.strip(), token)
@@ -67,7 +67,7 @@ def _render_metrics(request: HttpRequest) -> HttpResponse:
 
 
 class _Collector(Collector):
-    """Everything there is to tell, in prometheus_client's words."""
+    """Collects the gauges for prometheus_client."""
 
     def collect(self) -> Iterator[Metric]:
         for gauge in read_gauges():
@@ -77,7 +77,7 @@ class _Collector(Collector):
             metrics.flush(redis)
             yield from _histogram_families(list(metrics.read(redis)))
         except RedisError:
-            return  # grove_ui_part_up says so
+            return  # grove_ui_part_up reports it
 
 
 def _gauge_family(gauge: Gauge) -> GaugeMetricFamily:

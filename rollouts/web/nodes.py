@@ -1,4 +1,4 @@
-"""/nodes/: the nodes of a cluster, and which pods of which workload and template each of them holds."""
+"""/nodes/: the nodes of a cluster with their pods by workload and template."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,27 +24,27 @@ from rollouts.web.query_params import parse_page_number, parse_text, render_quer
 
 Context: TypeAlias = dict[str, Any]
 
-# What people ask a node for, with how it is called on the page.
-_RESOURCE_LABELS: Final = (("nvidia.com/gpu", "GPU"), ("cpu", "CPU"), ("memory", "memory"), ("pods", "pods at most"))
+# The resources that the page shows, with their labels.
+_RESOURCE_LABELS: Final = (("nvidia.com/gpu", "GPU"), ("cpu", "CPU"), ("memory", "memory"), ("pods", "pods"))
 
-_MAX_CELLS: Final = 110  # as many pods as a kubelet takes by default
+_MAX_CELLS: Final = 110  # the default limit of a kubelet
 
 
 @dataclass(frozen=True, slots=True)
 class NodeQuery:
-    """Which nodes are to be seen."""
+    """The nodes to show."""
 
     cluster: str = ""  # empty: the first one of the settings
     search: str = ""
     page: int = 1
 
     def page_url(self, **changes: Any) -> str:
-        """Return the address of this choice with some of it changed."""
+        """Return the URL of this choice with some values changed."""
         return f"{reverse('page-nodes')}{replace(self, **{'page': 1, **changes}).query_string}"
 
     @property
     def query_string(self) -> str:
-        """What an address ends with to mean this."""
+        """The query string of this choice."""
         return render_query(self, NodeQuery())
 
 
@@ -59,19 +59,19 @@ class TemplatePods:
 
     @property
     def cells(self) -> list[Cell]:
-        """How they are drawn, those first that are ready; the words beside them say the same."""
+        """The cells to draw, ready pods first."""
         drawn = min(self.pods, _MAX_CELLS)
         return [Cell("", "", f"{self.age} {'ready' if index < self.ready else 'starting'}") for index in range(drawn)]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRow:
-    """A node as it is shown."""
+    """A row of the list."""
 
     node: NodeDetail
     pods: int
     resources: Sequence[tuple[str, str]]
-    pods_by_workload: Sequence[tuple[str, str, Sequence[TemplatePods]]]  # namespace, name, what of it is here
+    pods_by_workload: Sequence[tuple[str, str, Sequence[TemplatePods]]]  # namespace, name, its pods on this node
 
 
 @require_safe
@@ -84,7 +84,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 @fragment_view
 def list_fragment(given: QueryDict) -> Fragment:
-    """Return the nodes alone."""
+    """Return the list as a fragment."""
     choice = _parse_query(given)
     return Fragment(("nodes", choice), lambda: render_to_string("nodes/_list.html", _list_context(choice)))
 

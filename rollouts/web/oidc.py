@@ -1,12 +1,11 @@
-"""OpenID Connect: sends people to the identity provider, and believes what it says about them when they come back.
+"""OpenID Connect: redirects users to the identity provider and verifies the identity that it returns.
 
-Authorization code with PKCE, state and nonce, all three bound to the session that set out. `sign_in` has the pages
-before and after; `services.accounts` says which account somebody has. The invariants: nobody is vouched for but by a
-signed ID token of the configured issuer, made for us and for this very attempt; what went wrong is logged as a kind of
-error and never with a code or a token in it.
+Uses the authorization code flow with PKCE, state and nonce, all three bound to the session that started it. `sign_in`
+has the pages before and after; `services.accounts` maps an identity to an account. The invariants: an identity comes
+only from a signed ID token of the configured issuer, issued to this client for this attempt; log lines name the kind of
+an error and never contain a code or a token.
 
-The provider's description and keys are read when first needed and again every hour; a key that is not known yet is
-looked up at once.
+The metadata and keys of the provider are fetched on first use and again every hour; an unknown key is fetched at once.
 """
 
 import logging
@@ -25,7 +24,7 @@ from rollouts.services.accounts import ExternalIdentity
 
 logger = logging.getLogger(__name__)
 
-# What a provider may sign with: nothing for which its public key or our own secret would do.
+# Asymmetric algorithms only: with others the public key or the client secret would be enough to sign.
 _ALGORITHMS: Final = (
     "RS256",
     "RS384",
@@ -41,33 +40,32 @@ _ALGORITHMS: Final = (
 )
 _TIMEOUT_SECONDS: Final = 5
 _METADATA_TTL_SECONDS: Final = 3600
-_MAX_SUBJECT_LENGTH: Final = 255  # the standard's own limit
-# What the library raises: the provider's refusal, a signature or claim that is wrong, no answer, an answer that is
-# none.
+_MAX_SUBJECT_LENGTH: Final = 255  # the limit of the standard
+# What the library raises: an error of the provider, a wrong signature or claim, no answer, a malformed answer.
 _ERRORS: Final = (OAuthError, JoseError, OSError, RuntimeError, ValueError, TypeError, KeyError, AttributeError)
 
 
-class SignInRejected(Exception):  # noqa: N818 (it reads as what happened)
-    """The provider did not vouch for anybody; the text is the sentence to show."""
+class SignInRejected(Exception):  # noqa: N818 (the name states the event)
+    """The provider returned no valid identity; the text is the sentence to show."""
 
 
 def redirect_to_provider(oidc: Oidc, request: HttpRequest, return_to: str) -> HttpResponse:
-    """Send somebody to the provider."""
+    """Redirect the browser to the provider."""
     try:
         response: HttpResponse = _client(oidc).authorize_redirect(request, return_to)
     except _ERRORS as error:
-        logger.warning("The identity provider cannot be used: %s", _describe_error(error))
+        logger.warning("The identity provider is not usable: %s", _describe_error(error))
         raise SignInRejected("The identity provider does not answer. Try again in a moment.") from error
     return response
 
 
 def fetch_identity(oidc: Oidc, request: HttpRequest) -> ExternalIdentity:
-    """Return whom the provider vouches for."""
+    """Return the identity that the provider confirms."""
     try:
         claims = _fetch_claims(oidc, request)
     except _ERRORS as error:
-        logger.warning("Somebody came from the identity provider in vain: %s", _describe_error(error))
-        raise SignInRejected("The identity provider did not vouch for you. Try again.") from error
+        logger.warning("A sign-in through the identity provider failed: %s", _describe_error(error))
+        raise SignInRejected("The identity provider did not confirm your identity. Try again.") from error
     return _make_identity(oidc, claims)
 
 
@@ -75,17 +73,17 @@ def _fetch_claims(oidc: Oidc, request: HttpRequest) -> Mapping[str, Any]:
     client = _client(oidc)
     expected = {"iss": {"essential": True, "value": oidc.issuer}, "aud": {"essential": True, "value": oidc.client_id}}
     token = client.authorize_access_token(request, claims_options=expected)
-    claims: Mapping[str, Any] = token["userinfo"]  # missing when there was no ID token
+    claims: Mapping[str, Any] = token["userinfo"]  # missing without an ID token
     subject = claims["sub"]
     if not isinstance(subject, str) or not 0 < len(subject) <= _MAX_SUBJECT_LENGTH:
-        raise ValueError("the subject is no name")
+        raise ValueError("the subject is empty or too long")
     if oidc.groups_claim in claims or not oidc.roles or "userinfo_endpoint" not in client.server_metadata:
         return claims
-    # Some providers keep their tokens short and tell the groups only when they are asked.
-    # Without its end: the library takes a token that ends within a minute for one that has ended.
+    # Some providers keep ID tokens short and return the groups only from the userinfo endpoint.
+    # Without `expires_at`: the library treats a token that expires within a minute as expired.
     more: Mapping[str, Any] = client.userinfo(token={"access_token": token["access_token"], "token_type": "Bearer"})
     if more.get("sub") != subject:
-        raise ValueError("the answer is about somebody else")
+        raise ValueError("the userinfo answer has another subject")
     return {**more, **claims}
 
 
@@ -102,7 +100,7 @@ def _make_identity(oidc: Oidc, claims: Mapping[str, Any]) -> ExternalIdentity:
 
 
 def choose_roles(groups: object, roles: Mapping[str, str]) -> frozenset[str]:
-    """Return the roles of somebody in these groups of the provider; `*` stands for everybody."""
+    """Return the roles for these groups of the provider; `*` matches every user."""
     names: Iterable[object] = groups if isinstance(groups, list) else [groups]
     held = {name for name in names if isinstance(name, str)} | {"*"}
     return frozenset(role for group, role in roles.items() if group in held)
@@ -114,14 +112,14 @@ def _claim_text(claims: Mapping[str, Any], name: str) -> str:
 
 
 def _client(oidc: Oidc) -> Any:
-    """Return the provider's client with its description read and checked."""
+    """Return the client of the provider with its metadata loaded and checked."""
     scopes = " ".join(dict.fromkeys(["openid", *oidc.scopes.split()]))
     client = _make_client(
         oidc.issuer, oidc.client_id, oidc.client_secret, scopes, int(time.time() / _METADATA_TTL_SECONDS)
     )
     metadata = client.load_server_metadata()
     if metadata.get("issuer") != oidc.issuer:
-        raise ValueError("its description names another issuer than OIDC_ISSUER")
+        raise ValueError("the metadata names another issuer than OIDC_ISSUER")
     offered = metadata.get("id_token_signing_alg_values_supported") or ["RS256"]
     metadata["id_token_signing_alg_values_supported"] = [name for name in offered if name in _ALGORITHMS]
     return client
@@ -139,6 +137,6 @@ def _make_client(issuer: str, client_id: str, client_secret: str, scopes: str, _
 
 
 def _describe_error(error: Exception) -> str:
-    """Name an error without its words, which may hold what the browser or the provider sent."""
+    """Name an error without its message, which may contain input of the browser or the provider."""
     ours = str(error) if type(error) is ValueError and error.args else ""
     return f"{type(error).__name__} {ours}".strip()

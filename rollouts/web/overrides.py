@@ -1,4 +1,4 @@
-"""/overrides/: which strategies are overridden, for whom, by whom, why and until when; made in the admin site."""
+"""/overrides/: the strategy overrides with their target, author, reason and end; the admin site edits them."""
 
 from dataclasses import dataclass, replace
 from typing import Any, TypeAlias
@@ -24,7 +24,7 @@ _ENDED = "ended"
 
 @dataclass(frozen=True, slots=True)
 class OverrideQuery:
-    """Which overrides are to be seen."""
+    """The overrides to show."""
 
     state: str = ""  # empty: those in force
     cluster: str = ""
@@ -33,21 +33,21 @@ class OverrideQuery:
     page: int = 1
 
     def page_url(self, **changes: Any) -> str:
-        """Return the address of this choice with some of it changed."""
+        """Return the URL of this choice with some values changed."""
         return f"{reverse('page-overrides')}{replace(self, **{'page': 1, **changes}).query_string}"
 
     @property
     def query_string(self) -> str:
-        """What an address ends with to mean this."""
+        """The query string of this choice."""
         return render_query(self, OverrideQuery())
 
 
 @require_safe
 @viewer_required
 def page(request: HttpRequest) -> HttpResponse:
-    """Show overrides, and where to make one."""
+    """Show the overrides and a link to create one."""
     refusal = permissions.find_refusal(request.user, Command.CREATE_OVERRIDE)
-    # Somebody may lack the grant for all clusters and still have one for a namespace: the form asks again.
+    # An account without a grant for all clusters may still have one for a namespace: the form checks again.
     is_barred = refusal is not None and refusal.reason is not permissions.RefusalReason.GRANT_MISSING
     return render(
         request,
@@ -58,7 +58,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 @fragment_view
 def list_fragment(given: QueryDict) -> Fragment:
-    """Return the list alone."""
+    """Return the list as a fragment."""
     choice = _parse_query(given)
     return Fragment(("overrides", choice), lambda: render_to_string("overrides/_list.html", _list_context(choice)))
 

@@ -1,8 +1,7 @@
-"""What stands around every page: who may look, where one can go, the theme, and which clusters are not heard of.
+"""The frame of every page: the permission to view, navigation, the theme, and notices about clusters.
 
-Before it: Django's middleware, which sends strangers to sign in. After it: the views of the pages, each under
-`viewer_required`. What is shown is the same for everybody who may see; what somebody may command is asked where a
-button is shown.
+Before it: Django's middleware, which redirects anonymous users to the sign-in page. After it: the views, each wrapped
+in `viewer_required`. Every viewer sees the same; a view checks the permission for a command where it shows the button.
 """
 
 from collections.abc import Callable
@@ -40,17 +39,17 @@ _THEMES: Final = ("light", "dark")
 
 
 def viewer_required(view: View[_P, _R]) -> View[_P, _R | HttpResponse]:
-    """Let a view be used by whoever may see; what is not there is a page that says so."""
+    """Require the permission to view; render a page for NotFound."""
 
     @gzip_page
     @wraps(view)
     def reading(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> _R | HttpResponse:
         if not permissions.may_view(request.user):
-            return _render_message(request, "Nothing to see yet", _NO_ROLE_SENTENCE, HTTPStatus.FORBIDDEN)
+            return _render_message(request, "No access yet", _NO_ROLE_SENTENCE, HTTPStatus.FORBIDDEN)
         try:
             return view(request, *args, **kwargs)
         except NotFound as refusal:
-            return _render_message(request, "Not there", refusal.sentence, HTTPStatus.NOT_FOUND)
+            return _render_message(request, "Not found", refusal.sentence, HTTPStatus.NOT_FOUND)
 
     return reading
 
@@ -76,7 +75,7 @@ def _render_message(request: HttpRequest, title: str, sentence: str, status: HTT
     return render(request, "layout/message.html", {"title": title, "sentence": sentence}, status=status)
 
 
-# ---- where one can go
+# ---- navigation
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ class NavigationLink:
 
     name: str
     href: str
-    key: str  # what leads there after `g`
+    key: str  # the key after `g` that opens it
     is_current: bool
 
 
@@ -111,32 +110,32 @@ def _links(request: HttpRequest, pages: tuple[tuple[str, str, str], ...]) -> lis
     return links
 
 
-# ---- which clusters are not heard of
+# ---- notices about clusters
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterNotice:
-    """A cluster of which less is known than should be, or in which nothing may be changed, in words."""
+    """A sentence about a cluster whose data may be incomplete or out of date, or in which nothing is changed."""
 
     name: str
     sentence: str
-    kind: str  # of the notice
+    kind: str  # its CSS class
 
 
 def list_cluster_notices() -> list[ClusterNotice]:
-    """Return the clusters that something is wrong with: what is shown may be old, or nothing is changed there."""
+    """Return a notice for each cluster with a problem."""
     return [found for row in visible_clusters().values() if (found := _cluster_notice(row))]
 
 
 def _cluster_notice(row: Cluster) -> ClusterNotice | None:
-    heard = f" Last heard {age(row.heard_at)} ago." if row.heard_at else ""
+    heard = f" Last contact {age(row.heard_at)} ago." if row.heard_at else ""
     if row.trouble_code:
         return ClusterNotice(row.name, f"{row.trouble}{heard}", "warn")
     if not row.complete:
-        return ClusterNotice(row.name, "is being listed: what is shown of it is not all there is yet.", "info")
+        return ClusterNotice(row.name, "is being listed; some objects are not shown yet.", "info")
     if row.heard_at is None or timezone.now() - row.heard_at > timedelta(seconds=settings.CLUSTER_MAX_AGE_SECONDS):
-        told = f"was last heard {age(row.heard_at)} ago" if row.heard_at else "has never been heard"
-        return ClusterNotice(row.name, f"{told}: what is shown of it may be old. Is the watcher running?", "warn")
+        contact = f"last answered {age(row.heard_at)} ago" if row.heard_at else "has never answered"
+        return ClusterNotice(row.name, f"{contact}; its data may be out of date. Is the watcher running?", "warn")
     return ClusterNotice(row.name, row.other_operator, "warn") if row.other_operator else None
 
 
@@ -151,7 +150,7 @@ def cluster_notices_fragment(_: QueryDict) -> Fragment:
 
 
 def page_layout(request: HttpRequest) -> dict[str, Any]:
-    """Give every template what stands around the page."""
+    """Return the context of the frame for every template."""
     theme = request.COOKIES.get("theme", "")
     return {
         "theme": theme if theme in _THEMES else "",

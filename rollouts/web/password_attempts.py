@@ -1,7 +1,7 @@
-"""How often a password may be wrong: counted by the address, by the name that is tried, and by the account.
+"""Rate limits for wrong passwords, by source address, by the name that is tried, and by account.
 
-`sign_in` and `account` take an attempt before they look at a password, so that many guesses at once do not all find the
-bucket full, and put it back when the password was right.
+`sign_in` and `account` count an attempt before they check a password, so that many simultaneous guesses cannot all
+pass, and uncount it if the password was right.
 """
 
 from collections.abc import Sequence
@@ -17,13 +17,13 @@ from rollouts.models import User
 
 AttemptBuckets = Sequence[tuple[str, Rate | None]]
 
-# A name is tried from many addresses when somebody has many; five times as often as from one, since whoever tries a
-# name on purpose until nobody is let in keeps its owner out as well.
+# An attacker may try a name from many addresses. The limit for a name is five times that for an address, because
+# exhausting it locks out the owner too.
 _NAME_RATE_FACTOR: Final = 5
 
 
 def sign_in_buckets(request: HttpRequest | None, name: str = "") -> AttemptBuckets:
-    """Name what an attempt to sign in is counted in."""
+    """Return the buckets of an attempt to sign in."""
     rate: Rate | None = settings.ENVIRONMENT.sign_in_rate
     attempts = [_address_bucket(request, rate)]
     if name and rate:
@@ -34,24 +34,24 @@ def sign_in_buckets(request: HttpRequest | None, name: str = "") -> AttemptBucke
 
 
 def old_password_buckets(request: HttpRequest, user: User) -> AttemptBuckets:
-    """Name what an old password is counted in. Only sessions of the account come here, so it bears the full rate."""
+    """Return the buckets of an old password. Only sessions of the account get here, so it has the full rate."""
     rate: Rate | None = settings.ENVIRONMENT.sign_in_rate
     return [_address_bucket(request, rate), (rate_limit.bucket_name("old-password", str(user.pk)), rate)]
 
 
 def count_attempt(attempts: AttemptBuckets) -> float:
-    """Count an attempt; return for how many seconds to wait instead."""
+    """Count an attempt; return the seconds to wait if the limit is reached, else 0."""
     return max(rate_limit.acquire(bucket, rate) for bucket, rate in attempts)
 
 
 def uncount_attempt(attempts: AttemptBuckets) -> None:
-    """Count it no more."""
+    """Take an attempt back."""
     for bucket, rate in attempts:
         rate_limit.release(bucket, rate)
 
 
 def set_retry_after(response: HttpResponse, seconds: float) -> HttpResponse:
-    """Tell programs in an answer when to come again."""
+    """Set the Retry-After header."""
     response["Retry-After"] = str(ceil(seconds))
     return response
 

@@ -17,23 +17,23 @@ from rollouts.selectors.pod_grid import Cell, GroupCells, NodeGrid, ReplicaGrid
 
 @dataclass(frozen=True, slots=True)
 class SelectablePod:
-    """A pod that may be chosen."""
+    """A pod that the form can select."""
 
     uid: str
     name: str
-    components: tuple[str, ...]  # the clique, and the scaling group if it is in one
+    components: tuple[str, ...]  # its clique, and its scaling group if any
 
 
 @dataclass(frozen=True, slots=True)
 class PodSelection:
-    """What may be chosen of a picture, and what is."""
+    """The pods of a grid that can be selected, and those that are."""
 
     pods: Mapping[str, SelectablePod]  # by name
     selected: frozenset[str] = frozenset()  # uids
-    group_by: str = ""  # how the picture is shown, kept in the addresses of parts of it
+    group_by: str = ""  # the view of the grid, which links keep
 
     def render_cell(self, cell: Cell) -> str:
-        """Write a cell as a box to tick, or as a picture of what cannot be chosen."""
+        """Render a cell as a checkbox, or as an image if it cannot be selected."""
         pick, label = self.pods.get(cell.pod), escape(cell.label)
         if pick is None:
             return f'<i class="cell {cell.css_classes}" role="img" aria-label="{label}"></i>'
@@ -45,32 +45,32 @@ class PodSelection:
         )
 
     def count_selectable(self, cells: Iterable[Cell]) -> int:
-        """Return how many of the cells can be chosen."""
+        """Return how many of the cells can be selected."""
         return sum(cell.pod in self.pods for cell in cells)
 
     def render_select_link(self, cells: Iterable[Cell], what: str, text: str = "", **where: object) -> str:
-        """Write a link that chooses all of some cells: by an address, or by a script in their `data-tile`."""
+        """Render a link that selects cells: by its URL, or by a script that looks in their `data-tile`."""
         number = self.count_selectable(cells)
         if not number:
             return escape(text)
         query = escape(urlencode({**({"by": self.group_by} if self.group_by else {}), **where}))
-        label = escape(f"Select all {number} of {what}" if number > 1 else f"Select the one of {what}")
+        label = escape(f"Select all {number} of {what}" if number > 1 else f"Select the only pod of {what}")
         text = escape(text) or f"all {number}"
         return f'<a class="select-all" href="?{query}" data-select-all aria-label="{label}">{text}</a>'
 
 
 def render_cells(found: Iterable[Cell], picks: PodSelection | None = None) -> SafeString:
-    """Write cells, each a link to its pod in full or a box to tick, and the empty places between them."""
+    """Render cells, each a link to its pod or a checkbox, and empty cells for missing pods."""
     return mark_safe(_render_cells(found, picks))  # noqa: S308 (what comes from outside is escaped)
 
 
 def render_nodes(nodes: Iterable[NodeGrid], picks: PodSelection | None = None) -> SafeString:
-    """Write nodes, each with the cells of the pods that it holds."""
+    """Render nodes with the cells of their pods."""
     return mark_safe("\n".join(_render_node(node, picks) for node in nodes))  # noqa: S308 (what comes from outside is escaped)
 
 
 def render_tiles(replicas: Iterable[ReplicaGrid], picks: PodSelection | None = None) -> SafeString:
-    """Write replicas as small as they can be: a number, and cells."""
+    """Render replicas as tiles: a number and cells."""
     return mark_safe("\n".join(_render_tile(replica, picks) for replica in replicas))  # noqa: S308 (what comes from outside is escaped)
 
 
@@ -81,7 +81,7 @@ def list_cells(replica: ReplicaGrid) -> list[Cell]:
 
 
 def render_select_replica(replica: ReplicaGrid, picks: PodSelection) -> SafeString:
-    """Write a link that chooses all of a replica."""
+    """Render a link that selects all pods of a replica."""
     link = picks.render_select_link(list_cells(replica), f"replica {replica.index}", replica=replica.index)
     return mark_safe(link)  # noqa: S308 (what comes from outside is escaped)
 
@@ -92,7 +92,7 @@ def _render_cells(found: Iterable[Cell], picks: PodSelection | None, by: str = "
 
 
 def _render_cell(cell: Cell, by: str) -> str:
-    """Write a cell that leads to its pod; `by` is how the picture is shown, and stays so."""
+    """Render a cell that links to its pod; `by` keeps the view of the grid."""
     label = escape(cell.label)
     if not cell.pod:
         return f'<i class="cell {cell.css_classes}" role="img" aria-label="{label}"></i>'

@@ -1,7 +1,7 @@
-"""What an address asks a page for, read leniently, and written again.
+"""Query parameters of pages: parsed leniently, and rendered again.
 
-The API refuses a parameter that it cannot use; a page takes it for the default, as whoever mistyped an address wants to
-see something. What comes out can be handed to the database.
+The API rejects an invalid parameter; a page uses the default, so that a mistyped URL still shows something. Parsed
+values are safe to hand to the database.
 """
 
 from collections.abc import Iterable
@@ -21,36 +21,36 @@ _MAX_PAGE: Final = 100_000
 
 
 def parse_text(given: QueryDict, name: str) -> str:
-    """Return a text; empty when it is not given or holds what no name holds."""
+    """Return a text; empty if it is missing or contains a character that no name has."""
     value = given.get(name, "").strip()[:_MAX_LENGTH]
     return value if value.isprintable() else ""
 
 
 def parse_choice(given: QueryDict, name: str, known: Iterable[str]) -> str:
-    """Return one of some words, or nothing."""
+    """Return one of the allowed values, or an empty text."""
     value = given.get(name, "")
     return value if value in {str(word) for word in known} else ""
 
 
 def parse_page_number(given: QueryDict, name: str) -> int:
-    """Return a number from 1 on, as pages are counted."""
+    """Return a page number, from 1."""
     value = given.get(name, "")
     is_number = value.isascii() and value.isdecimal() and len(value) <= len(str(_MAX_PAGE))
     return min(max(int(value), 1), _MAX_PAGE) if is_number else 1
 
 
 def parse_day(given: QueryDict, name: str) -> datetime | None:
-    """Return the beginning of a day."""
+    """Return the start of a day."""
     try:
         day = parse_date(given.get(name, ""))
-    except ValueError:  # well-formed, but there is no such day
+    except ValueError:  # well-formed, but not a date
         return None
-    is_usable = day is not None and date.min < day < date.max  # there is a day before it and one after it
+    is_usable = day is not None and date.min < day < date.max  # leaves room for one day more or less
     return datetime(day.year, day.month, day.day, tzinfo=UTC) if day and is_usable else None
 
 
 def render_query(choice: "DataclassInstance", bare: "DataclassInstance") -> str:
-    """Return what an address ends with to mean a choice; what is as in the bare address is left out."""
+    """Return the query string of a choice, without the values that are defaults."""
     usual = asdict(bare)
     given = {name: value for name, value in asdict(choice).items() if value != usual[name]}
     return f"?{urlencode(given)}" if given else ""

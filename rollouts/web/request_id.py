@@ -1,11 +1,11 @@
-"""What every request is called and where it comes from, said once at the door for all that come after.
+"""The id and the source address of each request, set once by a middleware.
 
-`request_id` stands in the answer, in the audit and in the log of an error, so that one leads to the others. A proxy of
-TRUSTED_PROXIES may give it; from anybody else it could be the id of another request. `source_ip` is the address that
-rates are counted by and the audit shows: that of whoever is connected to us, unless that is a proxy of TRUSTED_PROXIES,
-whose word in X-Forwarded-For is then believed about the hop before it, and so on back.
+`request_id` is in the response, in the audit and in error logs, which links the three. A proxy of TRUSTED_PROXIES may
+set it; from other clients it could be the id of another request. `source_ip` is the address that rate limits and the
+audit use: that of the connection, unless it belongs to a proxy of TRUSTED_PROXIES. Then X-Forwarded-For names the hop
+before it, and so on back.
 
-An answer that says nothing about caches is kept by none: after signing out, the way back shows nothing any more.
+A response without Cache-Control gets no-store, so that the back button shows nothing after signing out.
 """
 
 import re
@@ -23,12 +23,12 @@ GetResponse = Callable[[HttpRequest], HttpResponse]
 
 REQUEST_ID_HEADER: Final = "X-Request-Id"
 _NO_STORE: Final = "private, no-store"
-# Long enough to be nobody else's, and nothing that could do harm in a log.
+# Long enough to be unique, and only characters that are harmless in a log.
 _REQUEST_ID_PATTERN: Final = re.compile(r"[A-Za-z0-9_.-]{8,64}")
 
 
 def request_middleware(get_response: GetResponse) -> GetResponse:
-    """Give each request its id and its source; tell the id in the answer, and who may keep that."""
+    """Set the id and the source address of a request, and the headers of its response."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
         peer, trusted = request.META.get("REMOTE_ADDR", ""), settings.ENVIRONMENT.trusted_proxies
@@ -44,12 +44,12 @@ def request_middleware(get_response: GetResponse) -> GetResponse:
 
 
 def choose_request_id(given: str) -> str:
-    """Keep the id that a proxy gave if it is well-formed, else make one."""
+    """Return the id from a trusted proxy if it is well-formed, else a new one."""
     return given if _REQUEST_ID_PATTERN.fullmatch(given) else uuid.uuid4().hex
 
 
 def find_source_ip(peer: str, forwarded: str, trusted: Sequence[Network]) -> str | None:
-    """Return the address of the last hop that no trusted proxy stands behind; None: not by the internet protocol."""
+    """Return the address of the last hop before the trusted proxies; None without an IP connection."""
     source = _parse_address(peer)
     for hop in reversed(forwarded.split(",")):
         if source is None or not any(source in network for network in trusted):

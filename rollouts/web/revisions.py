@@ -1,6 +1,6 @@
-"""What is told of revisions: what each changed, in few words, and the lines of a diff.
+"""Revisions as text: a short description of the change of each, and the lines of a diff.
 
-From `selectors.revisions` to words; the page of one revision is here too.
+Takes `selectors.revisions`; the page of one revision is here too.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,13 +21,13 @@ from rollouts.web.page_layout import viewer_required
 
 @dataclass(frozen=True, slots=True)
 class RevisionRow:
-    """A revision as a line of the card."""
+    """A row of the card."""
 
     number: int
     generation_hash: str
     template_age: str  # current, previous or older
     revision: RevisionSummary
-    change: str  # what it changed, in few words
+    change: str  # a short description of the change
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class DiffLine:
 
 
 def make_revision_rows(revisions: Sequence[RevisionSummary]) -> list[RevisionRow]:
-    """Return the revisions, the newest first, each with what it changed."""
+    """Return the revisions, newest first, each with its change."""
     others = [one.number for one in revisions if not one.is_current]
     lines = []
     for place, one in enumerate(revisions):
@@ -78,12 +78,12 @@ def _image_changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]
 
 
 def _short_image(image: str) -> str:
-    """Return an image without the registry and the folders before its name."""
+    """Return an image without registry and path."""
     return image.rpartition("/")[2]
 
 
 def parse_diff(text: str) -> list[DiffLine]:
-    """Return the lines of a unified diff without its two headlines, which the page says in words."""
+    """Return the lines of a unified diff without its two header lines."""
     kinds = {"+": "added", "-": "removed", "@": "hunk"}
     return [DiffLine(kinds.get(line[:1], ""), line) for line in text.splitlines()[2:]]
 
@@ -91,7 +91,7 @@ def parse_diff(text: str) -> list[DiffLine]:
 @require_safe
 @viewer_required
 def page(request: HttpRequest, cluster: str, namespace: str, name: str, number: int) -> HttpResponse:
-    """Show a revision and how it differs from another one: `?from=` a number, else from the one in force."""
+    """Show a revision and its difference from another one: that of `?from=`, else the current one."""
     place = WorkloadRef(cluster, namespace, name)
     reader = reader_for(caller_of(request, Source.PAGE), place)
     revision = revision_detail(place, number, reader)
@@ -116,7 +116,7 @@ def _requested_revision(given: str, revisions: Sequence[RevisionSummary]) -> int
 
 
 def choose_base_revision(revisions: Sequence[RevisionSummary], number: int) -> int | None:
-    """Return what to compare with: the revision in force, or for that one the newest other."""
+    """Return the revision to compare with: the current one, or for that one the newest other."""
     others = [one for one in revisions if one.number != number]
     current = next((one for one in others if one.is_current), None)
     chosen = current or next(iter(others), None)

@@ -1,8 +1,8 @@
 """Signing in, by name and password or by single sign-on, and out again.
 
-Wrong passwords are counted by the address they come from and by the name they are tried on, so that nobody can go on
-guessing; who guesses learns neither whether there is such an account nor whether it is deactivated. Whoever signs in,
-fails to, or signs out is on record, by whichever door: Django's signals tell of all of them.
+Wrong passwords are rate-limited by source address and by name; the answer reveals neither whether an account exists nor
+whether it is deactivated. Django's signals audit every sign-in, failed sign-in and sign-out, with a password or with
+single sign-on.
 """
 
 from dataclasses import replace
@@ -35,22 +35,22 @@ from rollouts.services.audit import Result, Source, caller_of, record
 from rollouts.web import oidc
 from rollouts.web.password_attempts import count_attempt, set_retry_after, sign_in_buckets, uncount_attempt
 
-_NEXT_URL_KEY: Final = "sign_in_next"  # in the session: where somebody wanted to go who is with the provider now
+_NEXT_URL_KEY: Final = "sign_in_next"  # session key: the page to open after the provider returns
 _RATE_LIMITED: Final = "too-often"
 
 
 class SignInForm(AuthenticationForm):
-    """Name and password, looked at only so often."""
+    """Name and password, whose checks are rate-limited."""
 
-    retry_after_seconds = 0.0  # seconds until a password is looked at again
+    retry_after_seconds = 0.0  # seconds until a password can be checked again
 
     def clean(self) -> dict[str, Any]:
-        """Let nobody guess on. One is taken beforehand: many guesses at once must not all find the bucket full."""
+        """Check the password under the rate limit; count beforehand, so that simultaneous guesses cannot all pass."""
         attempts = sign_in_buckets(self.request, self.cleaned_data.get("username") or "")
         self.retry_after_seconds = count_attempt(attempts)
         if self.retry_after_seconds:
             raise ValidationError(
-                f"That was wrong too often. Try again in {ceil(self.retry_after_seconds)} s.", code=_RATE_LIMITED
+                f"Too many failed attempts. Try again in {ceil(self.retry_after_seconds)} s.", code=_RATE_LIMITED
             )
         cleaned = super().clean()
         uncount_attempt(attempts)
@@ -59,18 +59,18 @@ class SignInForm(AuthenticationForm):
 
 @method_decorator(login_not_required, name="dispatch")
 class SignInView(views.LoginView):
-    """The page to sign in on."""
+    """The sign-in page."""
 
     form_class = SignInForm
     redirect_authenticated_user = True
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Offer single sign-on when there is one."""
+        """Add the name of the single sign-on provider, if any."""
         provider: Oidc | None = settings.ENVIRONMENT.oidc
         return {**super().get_context_data(**kwargs), "sso_name": provider.name if provider else None}
 
     def form_invalid(self, form: SignInForm) -> HttpResponse:  # type: ignore[override]
-        """Say that it was wrong, or wrong too often."""
+        """Answer 401 for a wrong password, 429 for too many."""
         for error in form.errors.as_data().get(NON_FIELD_ERRORS, ()):
             if error.code == _RATE_LIMITED:
                 return set_retry_after(
@@ -79,7 +79,7 @@ class SignInView(views.LoginView):
         return super().form_invalid(form)
 
     def render_problem(self, form: AuthenticationForm, sentence: str, status: int) -> HttpResponse:
-        """Show the page with what is in the way."""
+        """Render the sign-in page with an error."""
         return self.render_to_response(self.get_context_data(form=form, problem=sentence), status=status)
 
 
@@ -90,9 +90,9 @@ class SignInView(views.LoginView):
 @never_cache
 @require_GET
 def sso_start(request: HttpRequest) -> HttpResponse:
-    """Send somebody to the identity provider, remembering where they wanted to go."""
+    """Redirect to the identity provider, and remember the page to open afterwards."""
     provider = _provider()
-    # Each attempt leaves a session in the database.
+    # Each attempt creates a session in the database.
     bucket = rate_limit.bucket_name_of_address("sso", getattr(request, "source_ip", None))
     if seconds := rate_limit.acquire(bucket, settings.ENVIRONMENT.stranger_rate):
         return _render_rate_limited(request, seconds)
@@ -109,7 +109,7 @@ def sso_start(request: HttpRequest) -> HttpResponse:
 @never_cache
 @require_GET
 def sso_callback(request: HttpRequest) -> HttpResponse:
-    """Sign somebody in whom the identity provider vouches for."""
+    """Sign in the user whom the identity provider confirms."""
     provider = _provider()
     attempts = sign_in_buckets(request)
     if seconds := count_attempt(attempts):
@@ -134,7 +134,7 @@ def _provider() -> Oidc:
 
 
 def _render_rate_limited(request: HttpRequest, seconds: float) -> HttpResponse:
-    sentence = f"That was too often. Try again in {ceil(seconds)} s."
+    sentence = f"Too many attempts. Try again in {ceil(seconds)} s."
     return set_retry_after(_render_problem(request, sentence, HTTPStatus.TOO_MANY_REQUESTS), seconds)
 
 
@@ -144,7 +144,7 @@ def _render_problem(request: HttpRequest, sentence: str, status: int) -> HttpRes
     return view.render_problem(SignInForm(request), sentence, status)
 
 
-# --- On record --------------------------------------------------------------------------------------------------------
+# --- Audit ------------------------------------------------------------------------------------------------------------
 
 
 @receiver(user_logged_in, dispatch_uid="rollouts.web.sign_in")
@@ -162,16 +162,14 @@ def _record_sign_out(request: HttpRequest, user: User | None, **_: Any) -> None:
 
 @receiver(user_login_failed, dispatch_uid="rollouts.web.sign_in")
 def _record_failure(credentials: dict[str, Any], request: HttpRequest | None = None, **_: Any) -> None:
-    # People type their password where the name belongs: what is no account's name is not written down.
+    # Users type their password into the name field: only names of accounts are audited.
     if request is not None and _is_http_request(request):
         user = User.objects.filter(username=credentials.get("username", "")).first()
-        _record_attempt(
-            request, user, Command.SIGN_IN, Result.REFUSED, "The name and the password do not match an account."
-        )
+        _record_attempt(request, user, Command.SIGN_IN, Result.REFUSED, "Wrong name or password.")
 
 
 def _is_http_request(request: HttpRequest) -> bool:
-    """Whether it is a request that somebody sent, and not made up by a program of ours."""
+    """Return whether a client sent the request, and not our own code."""
     return hasattr(request, "request_id")
 
 

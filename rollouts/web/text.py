@@ -13,13 +13,13 @@ from typing import Any, Final
 from django.utils import timezone
 
 from rollouts.accounts.commands import Command
-from rollouts.engine.plan.diagnosis import CAUSE_SENTENCES
+from rollouts.engine.plan.messages import CAUSES
 
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86400
 
-# Reasons that read badly as they are; the others are split into their words.
+# Reasons that need a better text than their words.
 _REASON_LABELS: Final[Mapping[str, str]] = {
     "": "Not looked at yet",
     "UpdateInProgress": "Rolling",
@@ -30,21 +30,21 @@ _REASON_LABELS: Final[Mapping[str, str]] = {
     "BudgetExhausted": "Waits for budget",
     "SurgeUnschedulable": "Surge cannot be scheduled",
     "SurgeNotReady": "Surge does not become ready",
-    "SurgeGated": "Surge waits for its base gang",
+    "SurgeGated": "Surge is waiting for its base gang",
     "ReplicaUnschedulable": "Replica cannot be scheduled",
-    "WaitingForReplica": "Waits for another replica",
+    "WaitingForReplica": "Waiting for another replica",
     "AwaitingDeletion": "Outdated pods wait for you",
     "ScaledBelowMinAvailable": "Scaled below minAvailable",
     "ImagePullBackOff": "Image cannot be pulled",
     "CreateContainerConfigError": "Container cannot be created",
-    "OOMKilled": "Container runs out of memory",
-    "CrashLoopBackOff": "Container crashes again and again",
+    "OOMKilled": "Container ran out of memory",
+    "CrashLoopBackOff": "Container keeps crashing",
     "TooFewAvailable": "Too few replicas are available",
 }
 
 
 def age(moment: datetime | None) -> str:
-    """Say how long ago something was.
+    """Render how long ago something happened.
 
     >>> from datetime import timedelta
     >>> [age(timezone.now() - timedelta(seconds=seconds)) for seconds in (5, 130, 7300, 200000)]
@@ -61,7 +61,7 @@ def age(moment: datetime | None) -> str:
 
 
 def duration(seconds: float | None) -> str:
-    """Say how long something takes.
+    """Render a duration.
 
     >>> [duration(seconds) for seconds in (0.4, 2, 130, 7300)]
     ['1 s', '2 s', '2 min', '2 h']
@@ -75,7 +75,7 @@ def duration(seconds: float | None) -> str:
 
 
 def reason(code: str) -> str:
-    """Say a reason in words.
+    """Render a reason.
 
     >>> reason("SurgeUnschedulable"), reason("WriteDenied")
     ('Surge cannot be scheduled', 'Write denied')
@@ -87,12 +87,12 @@ def reason(code: str) -> str:
 
 
 def cause(code: str) -> str:
-    """Say what an update waits for that is not stuck.
+    """Render what an update waits for.
 
     >>> cause("WaitingForReady")
     'Pods are not Ready yet'
     """
-    return CAUSE_SENTENCES.get(code, reason(code)).rstrip(".")
+    return CAUSES.get(code, reason(code)).rstrip(".")
 
 
 _STATE_LABELS: Final[Mapping[str, str]] = {
@@ -104,12 +104,12 @@ _STATE_LABELS: Final[Mapping[str, str]] = {
 
 
 def state_label(state: str) -> str:
-    """Say a state of the list in words."""
+    """Render a state of the list."""
     return _STATE_LABELS.get(state, state)
 
 
 def share(number: float, whole: float) -> str:
-    """Say which part of a whole something is, for the attributes of SVG.
+    """Render a share of a whole for SVG attributes.
 
     >>> share(1, 3), share(0, 0), share(7, 5)
     ('33.33%', '0%', '100%')
@@ -125,7 +125,7 @@ def lookup(mapping: Mapping[Any, Any] | None, key: Any) -> Any:
 
 
 def plural(number: int, word: str) -> str:
-    """Count something.
+    """Render a count.
 
     >>> plural(1, "pod"), plural(1200, "pod")
     ('1 pod', '1,200 pods')
@@ -134,12 +134,12 @@ def plural(number: int, word: str) -> str:
 
 
 def split(words: str) -> list[str]:
-    """Part a list that a template has written down."""
+    """Split a comma-separated list in a template."""
     return words.split(",")
 
 
 def command_label(command: str) -> str:
-    """Say what a command does; one that this version does not know is said as it is.
+    """Render a command; an unknown one stays unchanged.
 
     >>> command_label("set_images"), command_label("juggle")
     ('change images', 'juggle')
@@ -149,5 +149,5 @@ def command_label(command: str) -> str:
 
 
 def as_json(value: Any) -> str:
-    """Write a value down as people read it."""
+    """Render a value as indented JSON."""
     return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)

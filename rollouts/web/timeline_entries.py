@@ -1,7 +1,7 @@
-"""The steps of a timeline as they are read: those of one kind that came at once are one entry.
+"""Groups the events of a timeline: events of one reason that happen at once become one entry.
 
-A pass that creates the pods of twelve cliques writes twelve steps. Whoever reads wants to know that pods were created,
-and can have the rest by opening it.
+A pass that creates the pods of twelve cliques writes twelve events. The page shows that pods were created, and the
+details on request.
 """
 
 from collections.abc import Iterable
@@ -10,26 +10,26 @@ from typing import Final
 
 from rollouts.selectors.rollouts import TimelineEntry
 
-# Steps of one reason within so many seconds are told as one.
+# Events of one reason within so many seconds become one entry.
 _GROUP_SECONDS: Final = 2.0
 _PROBLEM_REASONS: Final = frozenset({"UpdateStuck"})
 
 
 @dataclass(frozen=True, slots=True)
 class EntryGroup:
-    """Steps of one kind."""
+    """Events of one reason."""
 
     newest_entry: TimelineEntry
     other_entries: tuple[TimelineEntry, ...]
 
     @property
     def is_problem(self) -> bool:
-        """Whether somebody should look."""
+        """Whether it is a problem."""
         return self.newest_entry.reason in _PROBLEM_REASONS
 
 
 def group_entries(entries: Iterable[TimelineEntry]) -> list[EntryGroup]:
-    """Return entries with those of one kind that follow each other closely as one; the newest come first."""
+    """Return the entries, newest first, with adjacent events of one reason grouped."""
     folded: list[list[TimelineEntry]] = []
     for entry in entries:
         if folded and _belongs_to_group(entry, folded[-1]):

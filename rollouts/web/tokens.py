@@ -1,7 +1,7 @@
-"""/tokens/: the tokens by which one's own programs call the API: made, shown once, revoked.
+"""/tokens/: create and revoke the API tokens of one's own account.
 
-Commands go to `services.accounts`. The text of a new token stands in the answer that made it and nowhere else: the page
-is not to be stored, and loading it again does not show it.
+Commands go to `services.accounts`. Only the response that creates a token contains its text: caches must not store the
+page, and loading it again does not show the text.
 """
 
 from dataclasses import dataclass
@@ -28,24 +28,24 @@ from rollouts.services.audit import Source, caller_of
 
 _MAX_TOKENS: Final = 200
 _MAX_TEXT_LENGTH: Final = 10_000
-# How long a token may be of use, by what the form sends; None: for good.
+# The lifetime of a token in days, by the value that the form sends; None: no end.
 _LIFETIME_DAYS: Final = {"7": 7, "30": 30, str(DEFAULT_TOKEN_DAYS): DEFAULT_TOKEN_DAYS, "365": 365, "never": None}
 
 
 @dataclass(frozen=True, slots=True)
 class TokenRow:
-    """A token in the list."""
+    """A row of the list."""
 
     token: ApiToken
     state: TokenState
     end: datetime | None
-    limits: list[str]  # in words; none: all that its owner may
+    limits: list[str]  # as text; none: the same permissions as its owner
 
 
 @never_cache
 @require_http_methods(["GET", "HEAD", "POST"])
 def page(request: HttpRequest) -> HttpResponse:
-    """Show one's tokens; make one when asked to."""
+    """Show the tokens of the user; on POST create one."""
     if request.method != "POST":
         return _render_page(request)
     try:
@@ -62,7 +62,7 @@ def page(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def revoke(request: HttpRequest, number: int) -> HttpResponse:
-    """End one of one's tokens."""
+    """Revoke a token of the user."""
     try:
         token_revoke(caller_of(request, Source.PAGE), number)
     except CommandRefused as refusal:
@@ -78,7 +78,7 @@ def _parse_expiry(days: str) -> datetime | None:
 
 
 def _allowed_lifetimes() -> dict[str, int | None]:
-    """Return how long a token may be of use, by what the form sends; None: for good."""
+    """Return the allowed lifetimes in days, by the value that the form sends; None: no end."""
     longest = max_lifetime()
     if longest is None:
         return _LIFETIME_DAYS
@@ -102,7 +102,7 @@ def _render_page(
         "tokens": [TokenRow(row, state_of(row, now), expiry_of(row), describe_scope(scope_of(row))) for row in rows],
         "made": made,
         "refusal": refusal,
-        "barred": permissions.find_refusal(request.user, Command.CREATE_TOKEN),
+        "blocked": permissions.find_refusal(request.user, Command.CREATE_TOKEN),
         "lifetimes": _allowed_lifetimes(),
         "usual": str(DEFAULT_TOKEN_DAYS),
         "commands": SCOPE_COMMANDS,

@@ -1,9 +1,8 @@
-"""The page of a workload: its picture, what it is doing now, capacity over time, timeline, revisions, manifest.
+"""The page of a workload: pod grid, current activity, capacity, timeline, revisions and commands.
 
-The page is put together from parts. Each part is a template and a function that reads for it; `part_fragment` answers
-one of them alone, so that a page that is open is refreshed by parts, and each of them is the same for everybody. What
-depends on who looks (buttons) stands outside of the parts and is rendered once. A page looks at the workload once,
-whatever is on it.
+The page consists of parts, each with a template and a function that returns its context. `part_fragment` answers one
+part, so open pages refresh by parts; a part is the same for every viewer. What depends on the viewer (buttons) is
+outside the parts and rendered once. A page reads the snapshot of the workload once.
 """
 
 from collections.abc import Callable, Mapping
@@ -41,30 +40,30 @@ GROUP_BY_NODE: Final = "node"
 
 
 class WorkloadContext:
-    """A workload as one answer shows it, looked at once and only as far as is asked for."""
+    """The data of a workload for one response, read once and only when needed."""
 
     def __init__(self, place: WorkloadRef, by: str = "") -> None:
         self.ref = place
-        self.group_by = GROUP_BY_NODE if by == GROUP_BY_NODE else ""  # what the pods are shown by; else by replica
+        self.group_by = GROUP_BY_NODE if by == GROUP_BY_NODE else ""  # empty: by replica
 
     @cached_property
     def snapshot(self) -> WorkloadSnapshot:
-        """Everything there is of it."""
+        """The snapshot of the workload."""
         return read_snapshot(self.ref)
 
     @cached_property
     def tree(self) -> WorkloadTree:
-        """Everything in its place."""
+        """The tree of its replicas, groups, cliques and pods."""
         return snapshot_tree(self.ref, self.snapshot)
 
     @cached_property
     def strategy(self) -> StrategyDetail:
-        """The strategy in force."""
+        """Its effective strategy."""
         return snapshot_strategy(self.ref, self.snapshot)
 
     @cached_property
     def detail(self) -> WorkloadDetail:
-        """What it is, and how it stands."""
+        """The workload and its state."""
         return workload_detail(self.ref)
 
 
@@ -116,7 +115,7 @@ def _audit_context(scene: WorkloadContext) -> dict[str, Any]:
 _ENTRIES_READ: Final = 60
 _ENTRIES_SHOWN: Final = 10
 _AUDIT_ENTRIES_SHOWN: Final = 5
-# In the order in which an open page is brought them: the picture first, as it is what people look at.
+# In the order in which open pages receive them: the pod grid first, because users look at it.
 _PARTS: Final[Mapping[str, Callable[[WorkloadContext], dict[str, Any]]]] = {
     "picture": _pod_grid_context,
     "head": _head_context,
@@ -131,7 +130,7 @@ _PARTS: Final[Mapping[str, Callable[[WorkloadContext], dict[str, Any]]]] = {
 @require_safe
 @viewer_required
 def page(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
-    """Show a workload; `?pod=` shows one of its pods in full, `?by=node` its pods by the nodes that hold them."""
+    """Show a workload; `?pod=` adds the details of a pod, `?by=node` groups the pods by node."""
     scene = WorkloadContext(WorkloadRef(cluster, namespace, name), request.GET.get("by", ""))
     context: dict[str, Any] = {"place": scene.ref, "buttons": _list_buttons(request, scene.ref)}
     for read in dict.fromkeys(_PARTS.values()):
@@ -163,18 +162,18 @@ def part_fragment(given: QueryDict, cluster: str, namespace: str, name: str, par
 @require_safe
 @viewer_required
 def pod(request: HttpRequest, cluster: str, namespace: str, name: str, pod: str) -> HttpResponse:
-    """Answer what there is to know of one pod."""
+    """Return the details of one pod."""
     scene = WorkloadContext(WorkloadRef(cluster, namespace, name))
     found = _find_pod(scene.tree, pod)
     if found is None:
-        raise NotFound(f"There is no pod {pod} any more.")
+        raise NotFound(f"The pod {pod} no longer exists.")
     return render(request, "workload/_pod.html", {"place": scene.ref, "pod": found})
 
 
 @require_safe
 @viewer_required
 def timeline(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
-    """Show everything that happened in the rollouts of a workload, by pages."""
+    """Show the whole timeline of a workload, in pages."""
     place = WorkloadRef(cluster, namespace, name)
     given = request.GET.get("page", "")
     window = Window(int(given) if given.isascii() and given.isdigit() and 0 < int(given) < _MAX_PAGE else 1)
@@ -195,7 +194,7 @@ def _find_pod(tree: WorkloadTree, name: str) -> PodNode | None:
 
 @dataclass(frozen=True, slots=True)
 class CommandButton:
-    """A way to command something; shown to everybody, and with the reason to who may not."""
+    """A link to a command form, shown to every viewer; with a refusal it is disabled."""
 
     label: str
     url: str
@@ -221,7 +220,7 @@ def _list_buttons(request: HttpRequest, place: WorkloadRef) -> list[CommandButto
 
 
 def _command_url(name: str, place: WorkloadRef, **more: str) -> str:
-    """Return where something hangs; empty where there is no such page."""
+    """Return the URL of a form; empty without such a page."""
     try:
         return reverse(
             name, kwargs={"cluster": place.cluster, "namespace": place.namespace, "name": place.name, **more}

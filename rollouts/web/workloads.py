@@ -1,4 +1,4 @@
-"""/: all workloads, by what presses most; what is chosen stands in the address.
+"""/: all workloads, the most urgent first; filters are in the URL.
 
 The page is rendered whole, for readers without scripts too; the list in it is a fragment that the page fetches again
 when a workload changes or while the reader types into the search. `static/live-updates.js` keeps the rows in their
@@ -37,7 +37,7 @@ _CARD_VIEW: Final = "cards"
 
 @dataclass(frozen=True, slots=True)
 class WorkloadQuery:
-    """What somebody chose to see; the defaults are what the bare address shows."""
+    """The filters, ordering and view of the list; the defaults are those of the URL without parameters."""
 
     search: str = ""
     state: str = ""
@@ -49,21 +49,21 @@ class WorkloadQuery:
     page: int = 1
 
     def page_url(self, **changes: Any) -> str:
-        """Return the address of this choice with some of it changed, beginning with the first page again."""
+        """Return the URL of this choice with some values changed, on the first page."""
         return f"{reverse('home')}{replace(self, **{'page': 1, **changes}).query_string}"
 
     @property
     def query_string(self) -> str:
-        """What an address ends with to mean this."""
+        """The query string of this choice."""
         return render_query(self, _DEFAULT_QUERY)
 
     @property
     def is_filtered(self) -> bool:
-        """Whether some workloads may be left out."""
+        """Whether a filter is set."""
         return any((self.search, self.state, self.cluster, self.namespace, self.strategy))
 
     def filters(self) -> WorkloadFilters:
-        """Return the same as the selector asks for it."""
+        """Return the filters for the selector."""
         return WorkloadFilters(
             clusters=(self.cluster,) if self.cluster else (),
             namespaces=(self.namespace,) if self.namespace else (),
@@ -78,7 +78,7 @@ _DEFAULT_QUERY: Final = WorkloadQuery()
 
 
 def parse_query(given: QueryDict) -> WorkloadQuery:
-    """Read an address."""
+    """Parse the query parameters."""
     ordering = given.get("ordering", "")
     return WorkloadQuery(
         search=parse_text(given, "search"),
@@ -95,16 +95,16 @@ def parse_query(given: QueryDict) -> WorkloadQuery:
 @require_safe
 @viewer_required
 def page(request: HttpRequest) -> HttpResponse:
-    """Show the list with what it can be narrowed by."""
+    """Show the list with its filters."""
     choice = parse_query(request.GET)
     return render(request, "workloads/page.html", {**_list_context(choice), **_filter_context()})
 
 
 @fragment_view
 def list_fragment(given: QueryDict) -> Fragment:
-    """Return the list alone."""
+    """Return the list as a fragment."""
     choice = parse_query(given)
-    # For htmx, which fetches it while somebody types: the address then says what is shown.
+    # htmx fetches the list while the user types, and puts the filters into the address bar.
     headers = {"HX-Replace-Url": choice.page_url(page=choice.page)}
     return Fragment(
         ("workloads", choice), lambda: render_to_string("workloads/_list.html", _list_context(choice)), headers=headers
@@ -141,7 +141,7 @@ def _state_chips(choice: WorkloadQuery, found: WorkloadPage) -> Iterator[Context
         }
 
 
-# Words of the heading and what it orders by, the way round that a first click asks for.
+# Heading, and the ordering that the first click sets.
 _HEADINGS: Final = (
     ("Workload", "name"),
     ("Strategy", ""),

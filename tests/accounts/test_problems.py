@@ -6,8 +6,7 @@ from typing import Any
 
 import orjson
 import pytest
-from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
-from django.core.exceptions import RequestDataTooBig, SuspiciousOperation
+from django.core.exceptions import PermissionDenied, RequestDataTooBig, SuspiciousOperation
 from django.http import Http404, UnreadablePostError
 from django.test import Client, RequestFactory
 from redis import Redis
@@ -16,14 +15,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.views import APIView
 
-from rollouts.accounts.errors import (
-    ClusterUnavailable,
-    InvalidState,
-    NotFound,
-    PermissionDenied,
-    ValidationFailed,
-    VersionConflict,
-)
+from rollouts.accounts import errors
 from rollouts.api.problems import BadParameter, RequestFinding
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from tests.accounts.conftest import MakePerson, bearing, give_token
@@ -65,12 +57,12 @@ def answer(error: Exception | Callable[[Request], Response], **headers: str) -> 
 @pytest.mark.parametrize(
     ("error", "status", "kind"),
     [
-        (PermissionDenied("No."), 403, "not-allowed"),
-        (NotFound("No."), 404, "not-found"),
-        (ValidationFailed("No.", [FINDING]), 422, "invalid"),
-        (VersionConflict("No.", ["spec.replicas"]), 409, "race-lost"),
-        (InvalidState("No."), 409, "conflict"),
-        (ClusterUnavailable("No."), 503, "cluster-away"),
+        (errors.PermissionDenied("No."), 403, "not-allowed"),
+        (errors.NotFound("No."), 404, "not-found"),
+        (errors.ValidationFailed("No.", [FINDING]), 422, "invalid"),
+        (errors.VersionConflict("No.", ["spec.replicas"]), 409, "race-lost"),
+        (errors.InvalidState("No."), 409, "conflict"),
+        (errors.ClusterUnavailable("No."), 503, "cluster-away"),
     ],
 )
 def test_what_services_refuse_has_its_status_and_its_sentence(error: Exception, status: int, kind: str) -> None:
@@ -79,17 +71,17 @@ def test_what_services_refuse_has_its_status_and_its_sentence(error: Exception, 
 
 
 def test_findings_of_the_engine_come_with_field_code_and_sentence() -> None:
-    _, body, _ = answer(ValidationFailed("No.", [FINDING]))
+    _, body, _ = answer(errors.ValidationFailed("No.", [FINDING]))
     assert body["findings"] == [{"field": "spec.replicas", "code": "OutOfRange", "message": "Set it to 1 or more."}]
 
 
 def test_a_race_lost_on_a_condition_is_another_status_and_says_what_changed() -> None:
-    status, body, _ = answer(VersionConflict("No.", ["spec.replicas"]), **{"If-Match": '"1"'})
+    status, body, _ = answer(errors.VersionConflict("No.", ["spec.replicas"]), **{"If-Match": '"1"'})
     assert (status, body["changed"]) == (412, ["spec.replicas"])
 
 
 def test_a_cluster_that_is_away_says_when_to_come_again() -> None:
-    _, _, response = answer(ClusterUnavailable("No.", retry_after=2.2))
+    _, _, response = answer(errors.ClusterUnavailable("No.", retry_after=2.2))
     assert response["Retry-After"] == "3"
 
 
@@ -116,7 +108,7 @@ def test_fields_of_a_body_are_named_by_their_paths() -> None:
     ("error", "status"),
     [
         (Http404("secret words"), 404),
-        (DjangoPermissionDenied("secret words"), 403),
+        (PermissionDenied("secret words"), 403),
         (RequestDataTooBig("secret words"), 413),
         (SuspiciousOperation("secret words"), 400),
         (UnreadablePostError("secret words"), 400),

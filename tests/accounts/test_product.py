@@ -108,7 +108,7 @@ def test_after_a_failure_the_page_still_signs_in_by_password(
     page = context.new_page()
     page.goto("/sign-in/")
     page.get_by_role("link", name="Sign in with Example").click()
-    expect(page.get_by_role("alert")).to_contain_text("did not vouch for you", timeout=30_000)
+    expect(page.get_by_role("alert")).to_contain_text("did not confirm your identity", timeout=30_000)
     page.get_by_label("Name").fill("admin")
     page.get_by_label("Password").fill("correct horse battery")
     page.get_by_role("button", name="Sign in").click()

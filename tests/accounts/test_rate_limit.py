@@ -76,7 +76,7 @@ def no_redis(monkeypatch: pytest.MonkeyPatch) -> None:
     """Redis is away."""
     nowhere = Redis.from_url("unix:///nonexistent/redis.sock")
     monkeypatch.setattr(rate_limit, "redis_client", lambda: nowhere)
-    monkeypatch.setattr(rate_limit, "_redis_is_down", type(rate_limit._redis_is_down)())
+    rate_limit._redis_outage.succeeded()
     monkeypatch.setattr(rate_limit, "_local_buckets", rate_limit.LocalBuckets())
 
 

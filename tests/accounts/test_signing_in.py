@@ -50,7 +50,7 @@ def test_guessing_ends_soon_even_with_the_right_password(client: Client, ana: Us
     assert [sign_in(client, "ana", "wrong") for _ in range(4)] == [200, 200, 200, 429]
     assert sign_in(client, "ana", PASSWORD) == 429
     page = client.post("/sign-in/", {"username": "ana", "password": PASSWORD}).content
-    assert b"wrong too often" in page
+    assert b"Too many failed attempts" in page
     again = client.post("/sign-in/", {"username": "ana", "password": PASSWORD})
     assert 0 < int(again["Retry-After"]) <= 1200
     assert len(on_record()) == 3

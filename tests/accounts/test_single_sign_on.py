@@ -167,7 +167,7 @@ def test_nobody_is_let_in_by_a_word_that_is_not_the_providers(
     with caplog.at_level(logging.DEBUG):
         response = come(client, provider)
     assert response.status_code == 403
-    assert b"did not vouch for you" in response.content
+    assert b"did not confirm your identity" in response.content
     assert client.get("/api/v1/me/").status_code == 401
     assert not User.objects.exists()
     entry = AuditEntry.objects.get()
@@ -266,7 +266,7 @@ def test_a_deactivated_account_is_not_let_in(provider: Provider) -> None:
     browser = Client()
     response = come(browser, provider)
     assert response.status_code == 403
-    assert b"was deactivated" in response.content
+    assert b"is deactivated" in response.content
     assert browser.get("/api/v1/me/").status_code == 401
 
 

@@ -188,7 +188,7 @@ def test_a_revoked_token_takes_those_along_that_were_made_with_it(ana: User) -> 
     assert [answers(one) for one in (text, made, made_in_turn)] == [401, 401, 401]
     assert [answers(one) for one in (other, kept)] == [200, 200]
     entry = AuditEntry.objects.get(command="revoke_token")
-    assert entry.detail == "Token of ana. 2 made with it ended, too."
+    assert entry.detail == "Token of ana. 2 tokens created with it were revoked too."
 
 
 def test_a_body_that_nests_without_end_is_refused(ana: User) -> None:

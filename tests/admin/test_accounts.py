@@ -159,7 +159,7 @@ def test_sessions_and_tokens_of_an_account_are_ended_after_a_question(ada: Clien
     ApiToken.objects.create(user=olga, name="laptop", prefix="grove_", digest="1")
     path = f"/admin/rollouts/user/{olga.pk}/end/"
     assert path in ada.get(f"/admin/rollouts/user/{olga.pk}/change/").content.decode()
-    assert "End all sessions and tokens?" in ada.get(path).content.decode()
+    assert "End all sessions and revoke all tokens?" in ada.get(path).content.decode()
     assert theirs.get("/account/").status_code == 200
     assert ada.post(path).status_code == 302
     assert theirs.get("/account/").status_code == 302
@@ -179,5 +179,5 @@ def test_a_namespace_that_is_granted_twice_is_said_beside_the_field(ada: Client)
     olga = User.objects.create_user("olga")
     form = _user_form("olga", grants=[("sandbox", "web"), ("sandbox", "web")])
     answer = ada.post(f"/admin/rollouts/user/{olga.pk}/change/", form)
-    assert "is granted twice" in answer.content.decode()
+    assert "is listed twice" in answer.content.decode()
     assert not NamespaceGrant.objects.exists()

@@ -16,10 +16,10 @@ pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 def test_a_cluster_that_is_away_is_told_line_by_line(ada: Client, row: models.Cluster) -> None:
     text = ada.post(f"/admin/rollouts/cluster/{row.pk}/test/").content.decode()
-    assert "Something is in the way." in text
+    assert "The connection has problems." in text
     entry = AuditEntry.objects.get()
     assert (entry.command, entry.cluster, entry.result, entry.via) == ("test_cluster", "sandbox", "Done", "admin")
-    assert entry.detail.startswith("In the way: ")
+    assert entry.detail.startswith("Failed: ")
 
 
 def test_asking_by_a_link_tests_nothing(ada: Client, row: models.Cluster) -> None:
@@ -64,4 +64,4 @@ def test_an_export_is_for_those_who_may(sign_in: SignIn) -> None:
 
 def test_a_command_that_only_began_says_that_its_outcome_is_unknown(ada: Client) -> None:
     AuditEntry.objects.create(actor="ada", command="set_images", result="Begun")
-    assert "Begun, outcome unknown" in ada.get("/admin/rollouts/auditentry/").content.decode()
+    assert "Begun, result unknown" in ada.get("/admin/rollouts/auditentry/").content.decode()

@@ -45,7 +45,7 @@ def test_an_override_is_put_in_force_and_on_record(ada: Client, add_workload: Ad
     row = StrategyOverride.objects.get()
     assert (row.namespace, row.selector, row.author) == ("web", {"team": "search"}, User.objects.get(username="ada"))
     assert row.components == {"decode": {"maxSurge": "25%"}, "frontend": None}
-    assert "is in force. It hits 1 workload" in answer.content.decode()
+    assert "is in force. It matches 1 workload" in answer.content.decode()
     entry = AuditEntry.objects.get()
     assert (entry.actor, entry.command, entry.result, entry.via) == ("ada", "create_override", "Done", "admin")
     assert entry.request_id
@@ -54,16 +54,19 @@ def test_an_override_is_put_in_force_and_on_record(ada: Client, add_workload: Ad
 @pytest.mark.parametrize(
     ("typed", "sentence"),
     [
-        ({"reason": ""}, "Say why: others must be able to judge whether it still holds."),
-        ({"expires_at": ""}, "Say until when, at most 90 days from now."),
-        ({"expires_at": "2020-01-01T00:00"}, "This time has passed; choose one that is to come."),
-        ({"labels": "team"}, "is no label; write name=value"),
+        ({"reason": ""}, "Give a reason: others must judge whether it is still needed."),
+        ({"expires_at": ""}, "Choose an end, at most 90 days from now."),
+        ({"expires_at": "2020-01-01T00:00"}, "This time is in the past; choose a later one."),
+        ({"labels": "team"}, "is not a label; write name=value"),
         ({"max_surge": "some"}, "MaxSurge must be a whole number"),
         (
             {"components-0-name": "encode", "components-0-max_surge": "1"},
-            "encode: no workload that it hits has a clique",
+            "encode: no workload that it matches has a clique",
         ),
-        ({"components-0-name": "", "components-0-max_surge": "1"}, "Name the clique or scaling group of each row."),
+        (
+            {"components-0-name": "", "components-0-max_surge": "1"},
+            "Enter the name of a clique or scaling group in each row.",
+        ),
         ({"cluster": "moon"}, "moon is not one of the available choices"),
     ],
 )
@@ -100,7 +103,7 @@ def test_who_saw_an_earlier_state_is_told_so_and_changes_nothing(ada: Client, ad
     seen = row.version
     ada.post(f"{LIST}{row.pk}/change/", _typed(reason="first", version=seen))
     answer = ada.post(f"{LIST}{row.pk}/change/", _typed(reason="second", version=seen), follow=True)
-    assert "has been changed since you looked at it" in answer.content.decode()
+    assert "has been changed since you loaded it" in answer.content.decode()
     row.refresh_from_db()
     assert row.reason == "first"
     assert AuditEntry.objects.filter(command="change_override", result="Refused").count() == 1
@@ -146,7 +149,7 @@ def test_the_list_is_filtered_by_state(ada: Client, state: str, found: str) -> N
 def test_the_live_check_says_what_saving_would_do(ada: Client, add_workload: AddWorkload) -> None:
     add_workload(edits=UPDATE)
     found = ada.post(CHECK, _typed(strategy="", reason="", **_rows({"name": "decode", "max_surge": "50%"}))).json()
-    assert found["errors"] == {"reason": ["Say why: others must be able to judge whether it still holds."]}
+    assert found["errors"] == {"reason": ["Give a reason: others must judge whether it is still needed."]}
     assert "sandbox/web/chat" in found["html"]
     assert "1 unavailable, 2 surge" in found["html"]
     assert found["components"] == ["decode", "frontend"]

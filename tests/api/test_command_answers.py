@@ -171,7 +171,7 @@ def test_a_command_that_is_still_at_work_is_not_given_twice(api: Api, scene: Sce
     Call.objects.update(finished=None)
     answer = api.post("images/", wanted, Idempotency_Key="one")
     assert answer.status == 409
-    assert "still at work" in answer.body["detail"]
+    assert "still running" in answer.body["detail"]
     assert scene.stored() == before
 
 

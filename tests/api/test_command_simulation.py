@@ -89,7 +89,7 @@ def test_the_numbers_say_what_they_rest_on(api: Api) -> None:
     assert {one["about"] for one in told["assumptions"]} == {"Room", "OtherPods", "Ready", "Termination"}
     supposed = ask(api, ROLLING, seconds_to_ready=9, seconds_to_go=2, unlimited=True).body
     assert [one["text"] for one in supposed["assumptions"]] == [
-        "You suppose that there is room for every pod.",
+        "Your assumption: there is room for every pod.",
         "New pods take 9 s to become Ready.",
         "Deleted pods take 2 s to end.",
     ]
@@ -196,7 +196,7 @@ def test_nothing_is_simulated_that_is_scaled_too_far(
     monkeypatch.setattr(simulation, "MAX_SECONDS", 0.0)
     answer = ask(api, {"kind": "scale", **scale})
     assert answer.status == 409, answer.body["end"]
-    assert "changes of at most 10,000 pods are simulated" in answer.body["detail"]
+    assert "A simulation covers at most 10,000" in answer.body["detail"]
 
 
 # ---- what is refused

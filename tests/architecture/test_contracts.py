@@ -41,6 +41,11 @@ def test_the_contracts_hold(copy: Path) -> None:
     [
         ("rollouts/engine/planted.py", "import yaml", "The engine imports only the standard library"),
         ("rollouts/engine/planted.py", "import rollouts.cluster", "A lower layer does not import a higher one"),
+        (
+            "rollouts/engine/tree/planted.py",
+            "import rollouts.engine.plan.desired",
+            "A lower layer of the engine does not import a higher one",
+        ),
         ("rollouts/sandbox/planted.py", "import kubernetes", "Only rollouts.cluster talks to the Kubernetes API"),
         ("rollouts/web/planted.py", "import kubernetes.client", "Only rollouts.cluster talks to the Kubernetes API"),
         ("rollouts/sandbox/planted.py", "import django.conf", "do not import Django"),

@@ -1,11 +1,12 @@
-"""`python -m tests.browser.screenshots [name …]`: the pictures in docs/images, taken from the running product.
+"""`python -m tests.browser.screenshots [--folder FOLDER] [name …]`: pictures of the running product.
 
-Every page and state, in both themes and three widths, as WebP, which keeps them small. Told names, only pages whose
-name begins with one of them are taken.
+Without a folder it takes the pictures that README and docs show, in both themes, into docs/images. With a folder it
+takes every page and state in both themes and three widths, to compare them before and after a change; names limit it to
+the pages whose name begins with one of them. The format is WebP, which keeps files small.
 """
 
+import argparse
 import base64
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,12 +20,12 @@ from tests.browser.conftest import FLAGS, PASSWORD, chromium_path
 from tests.browser.visiting import Sandbox, open_settled, sign_in
 from tests.project.running import ROOT, product
 
-IMAGES: Final = ROOT / "docs" / "images"
+DOCUMENTED: Final = ("workloads", "workload-waiting", "workload-large")
 THEMES: Final = ("light", "dark")
 WIDTHS: Final = {"wide": 1440, "middle": 1024, "phone": 390}
-TALLEST: Final = 1300  # what is below is cut: a picture shows what a page is like
+TALLEST: Final = 1300  # the rest of a page is cut off
 QUALITY: Final = 65
-STUCK: Final = "ranker"  # has a node of its own, with room for its pods and no more
+STUCK: Final = "ranker"  # has a node of its own, with room for exactly its pods
 LARGE: Final = "thousand"
 
 
@@ -34,9 +35,26 @@ class Shot:
 
     name: str
     address: str
-    # What somebody does before the picture is taken.
+    # Prepares the page before the picture is taken.
     act: Callable[[Page], None] = lambda _: None
     sizes: tuple[str, ...] = tuple(WIDTHS)
+
+
+@dataclass(frozen=True, slots=True)
+class Album:
+    """The pictures to take, and where to put them."""
+
+    folder: Path
+    prefixes: tuple[str, ...] = ("",)  # of the names of pages
+    is_documentation: bool = False  # only the pictures that README and docs show
+
+    def wants(self, name: str) -> bool:
+        """Return whether a page is to be taken."""
+        return name in DOCUMENTED if self.is_documentation else name.startswith(self.prefixes)
+
+    def choose_sizes(self, sizes: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the widths to take of those that a page has."""
+        return ("wide",) if self.is_documentation else sizes
 
 
 def _open_keys(page: Page) -> None:
@@ -44,7 +62,7 @@ def _open_keys(page: Page) -> None:
 
 
 def _show_the_usual_folder(page: Page) -> None:
-    """Have commands name the folder that data is in unless somebody chooses another one."""
+    """Show the default data folder in commands."""
     code = page.locator("code", has_text="KUBECONFIG")
     code.evaluate(
         "code => { code.textContent = code.textContent.replace(/KUBECONFIG=\\S+\\//, 'KUBECONFIG=$PWD/var/') }"
@@ -60,12 +78,12 @@ def _wait_for_trial(page: Page) -> None:
 
 
 def _form(name: str, workload: str, act: Callable[[Page], None] = lambda _: None) -> Shot:
-    """Take a page from which people command: as wide as at a desk, and on a phone."""
+    """Return a page with a command form, on a desktop and on a phone."""
     address = f"{_workload(workload)}{name}"
     return Shot(f"steer-{name.partition('/')[0]}", address, act, ("wide", "phone"))
 
 
-# Pages as they are when nothing happens, then what the changes in `_stir` make of them.
+# Settled pages, then pages after the changes of `_stir`.
 QUIET: Final = (
     Shot("workloads-settled", "/"),
     Shot("workloads-none", "/?search=nothing+like+it"),
@@ -100,20 +118,30 @@ GROWN: Final = (Shot("workload-large", _workload(LARGE)),)
 
 def main() -> None:
     """Start the product and take the pictures."""
-    wanted = tuple(sys.argv[1:])
-    IMAGES.mkdir(exist_ok=True)
+    album = _parse_album()
+    album.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, product(Path(folder), GROVE_ADMIN_PASSWORD=PASSWORD) as running:
         running.wait_until_it_answers()
         with _browser() as browser:
-            _take_sign_in(browser, running.url, wanted)
+            _take_sign_in(browser, running.url, album)
             contexts = [_signed_in(browser, running.url, theme) for theme in THEMES]
-            _take_all(contexts, QUIET, wanted)
+            _take_all(contexts, QUIET, album)
             _stir(Sandbox(running), contexts[0])
-            _take_all(contexts, STIRRED, wanted)
-            if _is_wanted(GROWN[0], wanted):
+            _take_all(contexts, STIRRED, album)
+            if album.wants(GROWN[0].name):
                 _grow(Sandbox(running), contexts[0])
-                _take_all(contexts, GROWN, wanted)
+                _take_all(contexts, GROWN, album)
         running.interrupt()
+
+
+def _parse_album() -> Album:
+    parser = argparse.ArgumentParser(prog="tests.browser.screenshots")
+    parser.add_argument("--folder", type=Path)
+    parser.add_argument("names", nargs="*")
+    given = parser.parse_args()
+    if given.folder is None:
+        return Album(ROOT / "docs" / "images", is_documentation=True)
+    return Album(given.folder, tuple(given.names) or ("",))
 
 
 @contextmanager
@@ -131,7 +159,7 @@ def _signed_in(browser: Browser, url: str, theme: str) -> BrowserContext:
 
 
 def _stir(sandbox: Sandbox, context: BrowserContext) -> None:
-    """Change a workload that waits for people, one to an image that never becomes ready, and one without room."""
+    """Update a workload under OnDelete, one to an image that never becomes ready, and one without room for surge."""
     sandbox.add_node(STUCK, 3)
     sandbox.add_pods(STUCK, 3, (0, 1))
     page = context.new_page()
@@ -147,7 +175,7 @@ def _stir(sandbox: Sandbox, context: BrowserContext) -> None:
 
 
 def _grow(sandbox: Sandbox, context: BrowserContext) -> None:
-    """Add a large workload, and have it rolling."""
+    """Add a large workload and start its rollout."""
     sandbox.add_large()
     page = context.new_page()
     page.set_default_timeout(600_000)
@@ -157,30 +185,26 @@ def _grow(sandbox: Sandbox, context: BrowserContext) -> None:
     page.close()
 
 
-def _is_wanted(shot: Shot, wanted: tuple[str, ...]) -> bool:
-    return shot.name.startswith(wanted or ("",))
-
-
-def _take_all(contexts: list[BrowserContext], shots: tuple[Shot, ...], wanted: tuple[str, ...]) -> None:
+def _take_all(contexts: list[BrowserContext], shots: tuple[Shot, ...], album: Album) -> None:
     for shot in shots:
-        if _is_wanted(shot, wanted):
+        if album.wants(shot.name):
             for context, theme in zip(contexts, THEMES, strict=True):
-                _take(context, shot, theme)
+                _take(context, shot, theme, album)
 
 
-def _take(context: BrowserContext, shot: Shot, theme: str) -> None:
+def _take(context: BrowserContext, shot: Shot, theme: str, album: Album) -> None:
     page = context.new_page()
-    for size in shot.sizes:
+    for size in album.choose_sizes(shot.sizes):
         page.set_viewport_size({"width": WIDTHS[size], "height": 800})
         page.goto(shot.address)
         page.locator('#live[data-state="live"]').wait_for()
         shot.act(page)
-        _save(page, f"{shot.name}-{theme}-{size}")
+        _save(page, album.folder / f"{shot.name}-{theme}-{size}.webp")
     page.close()
 
 
-def _take_sign_in(browser: Browser, url: str, wanted: tuple[str, ...]) -> None:
-    if not "sign-in".startswith(wanted or ("",)):
+def _take_sign_in(browser: Browser, url: str, album: Album) -> None:
+    if not album.wants("sign-in"):
         return
     for theme in THEMES:
         context = browser.new_context(base_url=url, color_scheme=theme)
@@ -188,16 +212,16 @@ def _take_sign_in(browser: Browser, url: str, wanted: tuple[str, ...]) -> None:
         for size, width in WIDTHS.items():
             page.set_viewport_size({"width": width, "height": 560})
             page.goto("/sign-in/")
-            _save(page, f"sign-in-{theme}-{size}")
+            _save(page, album.folder / f"sign-in-{theme}-{size}.webp")
         context.close()
 
 
-def _save(page: Page, name: str) -> None:
+def _save(page: Page, path: Path) -> None:
     height = min(page.evaluate("document.documentElement.scrollHeight"), TALLEST)
     page.set_viewport_size({"width": page.viewport_size["width"], "height": height})  # type: ignore[index]
     session = page.context.new_cdp_session(page)
     answer = session.send("Page.captureScreenshot", {"format": "webp", "quality": QUALITY})
-    (IMAGES / f"{name}.webp").write_bytes(base64.b64decode(answer["data"]))
+    path.write_bytes(base64.b64decode(answer["data"]))
     session.detach()
 
 

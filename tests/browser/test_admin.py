@@ -64,9 +64,9 @@ def page(session: BrowserContext) -> Iterator[Page]:
 def test_typing_shows_which_workloads_are_hit_and_what_would_be_in_force(page: Page) -> None:
     page.goto(ADD)
     panel = page.locator("#override-check")
-    expect(panel).to_contain_text(f"It hits {SAMPLES} workloads")
+    expect(panel).to_contain_text(f"It matches {SAMPLES} workloads")
     page.get_by_label("Workload", exact=True).fill("disagg-surge")
-    expect(panel).to_contain_text("It hits 1 workload")
+    expect(panel).to_contain_text("It matches 1 workload")
     page.get_by_label("Surge", exact=True).first.fill("2")
     expect(panel.get_by_role("row", name=re.compile("disagg-surge"))).to_contain_text("0 unavailable, 2 surge")
     expect(panel).to_contain_text("1 would change")
@@ -75,7 +75,7 @@ def test_typing_shows_which_workloads_are_hit_and_what_would_be_in_force(page: P
     expect(surge).to_contain_text("must be a whole number, 0 or more, or a percentage")
     expect(page.locator("#id_max_surge")).to_have_attribute("aria-invalid", "true")
     page.get_by_label("Workload", exact=True).fill("nobody")
-    expect(panel).to_contain_text("It hits no workload.")
+    expect(panel).to_contain_text("It matches no workload.")
 
 
 def test_a_workload_that_cannot_take_it_is_named_with_the_rule(page: Page) -> None:
@@ -83,7 +83,7 @@ def test_a_workload_that_cannot_take_it_is_named_with_the_rule(page: Page) -> No
     page.get_by_label("Workload", exact=True).fill("agg-multi")
     page.get_by_label("Surge", exact=True).first.fill("2")
     panel = page.locator("#override-check")
-    expect(panel).to_contain_text("cannot take it")
+    expect(panel).to_contain_text("cannot use it")
     expect(panel).to_contain_text("RollingUpdate always updates one replica of the set at a time")
 
 
@@ -92,7 +92,7 @@ def test_saving_without_a_reason_and_an_end_names_both_fields(page: Page) -> Non
     page.get_by_label("Strategy", exact=True).select_option("OnDelete")
     page.get_by_label("Workload", exact=True).fill("chat-single")
     page.get_by_role("button", name="Save").click()
-    expect(page.locator("[data-field=reason]")).to_contain_text("Say why")
+    expect(page.locator("[data-field=reason]")).to_contain_text("Give a reason")
     expect(page.locator("[data-field=expires_at]")).to_contain_text("Say until when")
     expect(page.get_by_label("Workload", exact=True)).to_have_value("chat-single")
     expect(page.locator("#override-check")).to_contain_text("sandbox/default/chat-single")
@@ -115,18 +115,18 @@ def test_an_override_is_put_in_force_and_ended_by_keyboard_alone(page: Page) -> 
     keys.type("nobody is at work tonight")
     _tab_to(page, "8 hours")
     keys.press("Enter")
-    expect(page.get_by_label("Until (UTC)")).not_to_have_value("")
+    expect(page.get_by_label("Ends at (UTC)")).not_to_have_value("")
     expect(page.locator("#override-check")).to_contain_text("1 would change")
     _tab_to(page, "Save")
     keys.press("Enter")
-    expect(page.get_by_role("status").first).to_contain_text("is in force. It hits 1 workload")
+    expect(page.get_by_role("status").first).to_contain_text("is in force. It matches 1 workload")
     row = page.get_by_role("row", name=re.compile("interrupted"))
     expect(row).to_contain_text("in force")
     row.get_by_role("link").first.focus()
     keys.press("Enter")
     page.get_by_role("link", name="End it now").focus()
     keys.press("Enter")
-    page.get_by_role("button", name="End it").focus()
+    page.get_by_role("button", name="End the override").focus()
     keys.press("Enter")
     expect(page.get_by_role("row", name=re.compile("interrupted"))).to_contain_text("ended")
 
@@ -195,7 +195,7 @@ def test_a_phone_needs_no_sideways_scrolling(page: Page, path: str) -> None:
 def test_the_connection_to_a_cluster_is_tested_line_by_line(page: Page) -> None:
     page.goto("/admin/rollouts/cluster/1/change/")
     page.get_by_role("button", name="Test the connection").click()
-    expect(page.get_by_role("heading", name="Nothing is in the way.")).to_be_visible()
+    expect(page.get_by_role("heading", name="The connection works.")).to_be_visible()
     expect(page.get_by_role("row", name=re.compile("Reach"))).to_contain_text("The API server answers")
 
 

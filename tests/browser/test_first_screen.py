@@ -35,7 +35,7 @@ def test_a_wrong_password_is_explained_and_the_form_stays(visitor: BrowserContex
     page.get_by_label("Name").fill("admin")
     page.get_by_label("Password").fill("wrong")
     page.get_by_role("button", name="Sign in").click()
-    expect(page.get_by_role("alert")).to_contain_text("do not match an account")
+    expect(page.get_by_role("alert")).to_contain_text("Wrong name or password")
     expect(page.get_by_label("Name")).to_have_value("admin")
 
 

@@ -93,7 +93,7 @@ def test_typing_narrows_the_list_and_the_address_says_so(page: Page) -> None:
     page.reload()
     assert names(page) == ["training-workload"]
     page.get_by_label("Find a workload").fill("nothing like it")
-    expect(page.get_by_role("heading", name="No workload like that")).to_be_visible()
+    expect(page.get_by_role("heading", name="No workloads match")).to_be_visible()
 
 
 def test_an_answer_for_what_was_shown_before_does_not_replace_what_was_searched_for_since(page: Page) -> None:

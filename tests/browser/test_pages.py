@@ -64,7 +64,7 @@ def test_the_keyboard_map_keeps_nobody_out(context: BrowserContext) -> None:
 def test_a_token_is_made_and_revoked(context: BrowserContext) -> None:
     page = sign_in(context, "/tokens/")
     page.get_by_label("What is it for?").fill("a pipeline")
-    page.get_by_role("button", name="Make token").click()
+    page.get_by_role("button", name="Create token").click()
     expect(page.locator("#new-token")).to_contain_text("grove_")
     assert find_barriers(page) == []
     page.get_by_role("button", name="Revoke a pipeline").first.click()

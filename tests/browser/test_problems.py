@@ -7,7 +7,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from rollouts.engine.plan.diagnosis import LATE_AFTER
+from rollouts.engine.plan.deadlines import LATE_AFTER
 from tests.browser.visiting import Sandbox, find_barriers, follow, open_settled, sign_in
 from tests.project.running import Product
 
@@ -42,9 +42,9 @@ def rolling(page: Page, site: Product, name: str, tag: str) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("tag", "title", "sentence"),
     [
-        ("crash", "Container crashes again and again", "crashes again and again: exit code 1."),
+        ("crash", "Container keeps crashing", "crashes again and again: exit code 1."),
         ("missing", "Image cannot be pulled", "cannot pull its image: example/main:missing."),
-        ("oom", "Container runs out of memory", "runs out of memory and is killed."),
+        ("oom", "Container ran out of memory", "runs out of memory and is killed."),
         ("misconfigured", "Container cannot be created", 'cannot create its container: secret "main" not found.'),
     ],
 )
@@ -67,7 +67,7 @@ def test_a_container_that_fails_needs_attention_at_once_and_is_rolled_back(
         follow(cards.get_by_role("link", name="Roll back"))
         follow(page.get_by_role("button", name="Roll back to revision 1"))
         open_settled(page, name)
-        expect(page.locator("#now")).to_contain_text(f"All {PODS} pods are available and of the current template.")
+        expect(page.locator("#now")).to_contain_text(f"All {PODS} pods are available and run the current template.")
 
 
 def test_a_calm_rollout_has_nothing_to_press(page: Page, site: Product) -> None:

@@ -70,7 +70,7 @@ def expect_settled(page: Page, pods: int = PODS) -> None:
     """Wait until all pods are there and of the current template."""
     expect(page.locator("#now .budget dd").first).to_have_text(f"{pods} of {pods} pods")
     expect(page.locator("#now .activity-summary")).to_have_text(
-        f"All {pods} pods are available and of the current template."
+        f"All {pods} pods are available and run the current template."
     )
 
 
@@ -82,7 +82,7 @@ def said(page: Page) -> str:
 
 def current(page: Page) -> str:
     """Return the number of the revision in force."""
-    return page.locator("#revisions li", has_text="in force").locator("b").inner_text()
+    return page.locator("#revisions li", has_text="current").locator("b").inner_text()
 
 
 def test_an_image_is_rolled_to_its_end_by_surge_and_capacity_is_never_shown_below_desired(page: Page) -> None:
@@ -114,7 +114,7 @@ def test_the_way_back_leads_from_the_revisions_of_the_page(page: Page, sandbox: 
     follow(page.get_by_role("link", name=f"Roll back to revision {before}", exact=True))
     expect(page.locator(".diff del").first).to_contain_text("example/web:wrong")
     page.get_by_role("button", name=f"Roll back to revision {before}").click()
-    assert "The way back has begun" in said(page)
+    assert "The rollback has started" in said(page)
     expect_settled(page)
     assert "wrong" not in str(sandbox.spec(NAME))
 
@@ -123,7 +123,7 @@ def test_numbers_a_restart_and_a_manifest_are_sent_by_their_pages(page: Page, sa
     follow(page.get_by_role("link", name="Scale", exact=True))
     expect(page.locator("#preview")).to_contain_text("Change a number to see what it would do.")
     page.get_by_label(NAME, exact=True).fill("0")
-    box = page.get_by_role("checkbox", name=f"All {PODS} pods go")
+    box = page.get_by_role("checkbox", name=f"This deletes all {PODS} pods")
     expect(box).not_to_be_checked()
     page.get_by_role("button", name="Scale", exact=True).click()
     assert page.url.endswith("/scale/"), "sent without anybody's agreement"
@@ -139,8 +139,8 @@ def test_numbers_a_restart_and_a_manifest_are_sent_by_their_pages(page: Page, sa
     follow(page.get_by_role("link", name="Restart", exact=True))
     expect(page.locator("#preview")).to_contain_text("4pods replaced", use_inner_text=False)
     page.get_by_role("button", name="Restart the pods").click()
-    assert "The restart has begun" in said(page)
-    expect(page.locator("#revisions li", has_text="in force").locator("b")).to_have_text(str(revision + 1))
+    assert "The restart has started" in said(page)
+    expect(page.locator("#revisions li", has_text="current").locator("b")).to_have_text(str(revision + 1))
     expect_settled(page, 4)
 
     follow(page.get_by_role("link", name="Manifest", exact=True))
@@ -164,7 +164,7 @@ def test_a_workload_is_created_by_its_page_from_what_the_form_begins_with(page: 
     page.get_by_role("button", name="Create the workload").click()
     page.wait_for_url("**/workloads/sandbox/default/written-here/")
     try:
-        expect(page.locator("main > .notice").first).to_have_text("written-here has been created.")
+        expect(page.locator("main > .notice").first).to_have_text("Created written-here.")
         expect_settled(page, 1)
     finally:
         sandbox.remove("written-here")
@@ -222,7 +222,7 @@ def test_the_forms_keep_nobody_out(visitor: BrowserContext, sandbox: Sandbox) ->
     for address in ("/workloads/new/", *(f"{WORKLOAD}{form}/" for form in forms)):
         page.set_viewport_size({"width": 1280, "height": 800})
         page.goto(address)
-        expect(page.locator("#preview")).not_to_contain_text("Nothing has been tried yet.")
+        expect(page.locator("#preview")).not_to_contain_text("No preview yet.")
         assert find_barriers(page) == [], address
         page.set_viewport_size({"width": 390, "height": 800})
         assert page.evaluate("document.documentElement.scrollWidth") <= 390, address

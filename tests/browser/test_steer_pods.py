@@ -37,7 +37,7 @@ def page(browser: Browser, site: Product, sandbox: Sandbox) -> Iterator[Page]:
     expect_all_up(page)
     sandbox.set_image(NAME, f"example/main:{next(_tags)}")
     # Others may wait from before; these are all.
-    expect(page.locator("#now")).to_contain_text("Outdated pods wait for you")
+    expect(page.locator("#now")).to_contain_text("Outdated pods wait until you delete them")
     expect(page.locator("#now .activity-summary")).to_contain_text("5 of 5 pods are outdated")
     yield page
     context.close()
@@ -117,7 +117,7 @@ def test_the_pages_keep_nobody_out(visitor: BrowserContext, sandbox: Sandbox) ->
     expect_all_up(page)
     page.goto(f"{PAGE}any-pods/?all=1")
     expect(page.locator("#preview")).to_contain_text("5 pods selected")
-    expect(page.get_by_role("checkbox", name="5 pods go")).not_to_be_checked()
+    expect(page.get_by_role("checkbox", name="This deletes 5 pods")).not_to_be_checked()
     assert find_barriers(page) == []
     page.set_viewport_size({"width": 390, "height": 800})
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -45,7 +45,7 @@ def expect_told(page: Page, words: str) -> None:
     """Expect a refusal above the form, also once the form has been tried anew beneath it."""
     refused = page.locator("#command-error")
     expect(refused).to_contain_text(words)
-    expect(page.locator("#preview")).not_to_contain_text("Nothing has been tried yet.")
+    expect(page.locator("#preview")).not_to_contain_text("No preview yet.")
     expect(page.locator("#preview[aria-busy]")).to_have_count(0)
     expect(refused).to_be_visible()
     told, form = (one.bounding_box() for one in (refused, page.locator("#command-form fieldset").first))

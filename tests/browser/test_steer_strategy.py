@@ -95,10 +95,10 @@ def test_what_is_typed_is_checked_at_its_field_and_the_caret_stays(page: Page) -
 
 
 def test_another_type_looks_at_other_levels_at_once(page: Page) -> None:
-    expect(saying(page, "says", "set")).to_contain_text("RollingUpdate does not look at this")
+    expect(saying(page, "says", "set")).to_contain_text("RollingUpdate does not use this budget")
     page.get_by_label("ReplicaRecreate").check()
     expect(saying(page, "says", "set")).to_have_text("The only replica; none keeps serving meanwhile.")
-    expect(saying(page, "says", WEB)).to_contain_text("ReplicaRecreate does not look at this")
+    expect(saying(page, "says", WEB)).to_contain_text("ReplicaRecreate does not use this budget")
 
 
 def test_a_saved_strategy_is_obeyed_by_the_running_controller(page: Page, sandbox: Sandbox) -> None:
@@ -108,14 +108,14 @@ def test_a_saved_strategy_is_obeyed_by_the_running_controller(page: Page, sandbo
     page.wait_for_url(f"**{WORKLOAD}")
     expect(page.get_by_role("status").filter(has_text="The strategy is saved")).to_be_visible()
     sandbox.set_image(NAME, "example/web:v2")
-    expect(page.locator("#now")).to_contain_text("Outdated pods wait for you")
+    expect(page.locator("#now")).to_contain_text("Outdated pods wait until you delete them")
     follow(page.get_by_role("link", name="Strategy and surge"))
     page.get_by_label("RollingUpdate").check()
     # There is something to roll at once: it is told what becomes of that.
     expect(page.locator("#preview")).to_contain_text("What this would do")
     expect(page.locator("#preview")).to_contain_text("3pods replaced")
     follow(page.get_by_role("button", name="Save to the cluster"))
-    expect(page.locator("#now")).to_contain_text("All 5 pods are available and of the current template")
+    expect(page.locator("#now")).to_contain_text("All 5 pods are available and run the current template")
 
 
 def test_a_lost_race_is_shown_and_takes_nothing_from_anybody(page: Page, sandbox: Sandbox) -> None:

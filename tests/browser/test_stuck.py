@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 from playwright.sync_api import Browser, Page, expect
 
-from rollouts.engine.plan.diagnosis import SCHEDULED_WITHIN
+from rollouts.engine.plan.deadlines import SCHEDULED_WITHIN
 from tests.browser.conftest import PATIENCE
 from tests.browser.visiting import Sandbox, find_barriers, follow, open_settled, sign_in
 from tests.project.running import Product
@@ -53,7 +53,7 @@ def rolling(page: Page, site: Product, name: str, budget: tuple[int, int], *, ro
 def expect_settled(page: Page, name: str) -> None:
     """Expect the rollout to come to its end."""
     open_settled(page, name)
-    expect(page.locator("#now")).to_contain_text("All 3 pods are available and of the current template.")
+    expect(page.locator("#now")).to_contain_text("All 3 pods are available and run the current template.")
 
 
 def test_surge_that_keeps_the_last_one_from_its_room_ends_when_it_is_deleted(page: Page, site: Product) -> None:
@@ -63,7 +63,7 @@ def test_surge_that_keeps_the_last_one_from_its_room_ends_when_it_is_deleted(pag
         expect(page.locator("#content")).to_contain_text("surge of tight-0-main: 1 pod, 1 ready on tight")
         expect(page.locator("#preview .stat").first).to_be_visible()
         follow(page.get_by_role("button", name="Delete the surge"))
-        expect(page.locator("#departure-rows > tr")).to_contain_text("gone; its place is not taken")
+        expect(page.locator("#departure-rows > tr")).to_contain_text("gone; not replaced")
         expect_settled(page, "tight")
 
 
@@ -88,5 +88,5 @@ def test_surge_without_room_is_explained_and_ends_when_it_is_set_to_0(page: Page
     expect(page.locator("#preview")).to_contain_text("2 of 3")
     assert find_barriers(page) == []
     follow(page.get_by_role("button", name="Set maxSurge to 0"))
-    expect(page.get_by_text("maxSurge is 0: surge goes, and its room is free for the rollout.")).to_be_visible()
+    expect(page.get_by_text("maxSurge is 0: surge is deleted, and the rollout can use its room.")).to_be_visible()
     expect_settled(page, CROWDED)

@@ -231,7 +231,7 @@ def test_a_workload_that_is_deleted_is_said_to_be_gone_and_is_live_again_when_it
     expect(page.locator("#live")).to_contain_text("Live")
     cluster.remove("come-and-go")
     indicator = page.locator("#live")
-    expect(indicator).to_contain_text("No longer there")
+    expect(indicator).to_contain_text("Deleted")
     cluster.add("come-and-go")
     expect(indicator).to_contain_text("Live")
     expect(page.locator("#head")).to_contain_text("Settled")

@@ -1,4 +1,4 @@
-"""Where the cluster is and who we are there: kubeconfig files, plugins, pods, and what is wrong with them."""
+"""The configuration of a cluster: kubeconfig files, plugins, service accounts, and errors in them."""
 
 import stat
 import sys
@@ -24,7 +24,7 @@ def _authorization(server: FaultServer, cluster: ClusterClient) -> str | None:
 
 
 def _plugin(path: Path, output: str) -> Path:
-    """Write a credential plugin that prints this, and counts its runs in a file beside it."""
+    """Write a credential plugin that prints this text, and counts its runs in a file beside it."""
     runs = path.with_suffix(".runs")
     path.write_text(f"#!{sys.executable}\nopen({str(runs)!r}, 'a').write('.')\nprint({output!r})\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -67,7 +67,7 @@ def test_nobody_connects_because_of_the_environment(
     monkeypatch.setenv("HOME", str(tmp_path))
     with pytest.raises(Misconfigured, match="does not exist"):
         ClusterClient(kubeconfig(tmp_path / "absent"))
-    with pytest.raises(Misconfigured, match="Not in a cluster"):
+    with pytest.raises(Misconfigured, match="does not run in a cluster"):
         ClusterClient(in_cluster(tmp_path, {}))
     assert server.connections == 0
 
@@ -98,7 +98,7 @@ def test_a_token_file_is_read(server: FaultServer, tmp_path: Path) -> None:
 
 def test_a_token_that_no_header_can_hold_is_reported_unseen(server: FaultServer, tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path / "config", server.url, {"token": f"{SECRET}\nX-Evil: 1"})
-    with pytest.raises(Misconfigured, match="cannot be sent") as refusal:
+    with pytest.raises(Misconfigured, match="an HTTP header cannot hold") as refusal:
         ClusterClient(kubeconfig(path))
     assert SECRET not in repr(refusal.value)
 
@@ -132,13 +132,13 @@ def test_a_plugin_is_run_again_when_its_token_has_run_out(server: FaultServer, t
 def test_a_plugin_without_credentials_is_reported(server: FaultServer, tmp_path: Path, output: str) -> None:
     plugin = _plugin(tmp_path / "plugin", output)
     path = write_kubeconfig(tmp_path / "config", server.url, _exec(plugin))
-    with pytest.raises(Misconfigured, match="gave no credentials"):
+    with pytest.raises(Misconfigured, match="returned no credentials"):
         ClusterClient(kubeconfig(path))
 
 
 def test_a_plugin_that_is_missing_is_reported(server: FaultServer, tmp_path: Path) -> None:
     path = write_kubeconfig(tmp_path / "config", server.url, _exec(tmp_path / "absent"))
-    with pytest.raises(Misconfigured, match="gave no credentials"):
+    with pytest.raises(Misconfigured, match="returned no credentials"):
         ClusterClient(kubeconfig(path))
 
 
@@ -182,7 +182,7 @@ CA_FILE = [{"name": "c", "cluster": {"server": "https://127.0.0.1:1", "certifica
         (_broken(clusters=CA_FILE), "File does not exist: .*absent.crt"),
         (_broken(users=[{"name": "u", "extra": SECRET}]), "cannot be used"),
         (_broken(users=[{"name": "u", "user": {"auth-provider": {"name": "gcp"}, "x": SECRET}}]), "cannot be used"),
-        (_broken(users=[{"name": "u", "user": {"exec": {"env": SECRET}}}]), "gave no credentials"),
+        (_broken(users=[{"name": "u", "user": {"exec": {"env": SECRET}}}]), "returned no credentials"),
     ],
 )
 def test_a_broken_kubeconfig_gets_one_sentence_without_secrets(tmp_path: Path, content: str, says: str) -> None:
@@ -211,7 +211,7 @@ def test_nothing_shows_the_credentials(server: FaultServer, tmp_path: Path) -> N
 
 @pytest.fixture
 def pod_folder(tmp_path: Path) -> Path:
-    """What a pod finds under its service account's folder."""
+    """The files of a pod's service account."""
     (tmp_path / "token").write_text(SECRET)
     (tmp_path / "ca.crt").write_text("-----BEGIN CERTIFICATE-----")
     return tmp_path
@@ -226,5 +226,5 @@ def test_a_pod_uses_its_service_account(pod_folder: Path) -> None:
 def test_a_pod_without_a_service_account_is_told_so(pod_folder: Path, lacking: str) -> None:
     (pod_folder / lacking).unlink()
     environment = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "443"}
-    with pytest.raises(Misconfigured, match="without a service account"):
+    with pytest.raises(Misconfigured, match="or its pod has no service account"):
         ClusterClient(in_cluster(pod_folder, environment))

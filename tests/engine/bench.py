@@ -1,6 +1,6 @@
 """How long planning takes: run `python -m tests.engine.bench`. Prints figures, asserts nothing.
 
-Each figure is the best of several runs, in time of the processor: the rest measures what else the machine was doing.
+Each figure is the best of several runs in processor time; slower runs measure the load of the machine.
 """
 
 import platform
@@ -23,7 +23,7 @@ PLANS, ROLLOUTS = 25, 3  # how often each is measured
 
 
 def many_replicas(replicas: int) -> Workload:
-    """Return sets of two pods, as in Grove's own test of scale."""
+    """Return a set of many replicas with two pods each, as in Grove's scale test."""
     return workload(clique("worker", 2), replicas=replicas)
 
 
@@ -48,7 +48,7 @@ def settle(wanted: Workload) -> Observed:
 
 
 def begin(wanted: Workload, observed: Observed, count: int = 20) -> Observed:
-    """Return what is observed some passes into the update."""
+    """Return the observed objects after some passes of the update."""
     world = SimulatedCluster(observed, BEHAVIOUR, NOW)
     for _, _ in zip(range(count), run_passes(wanted, world), strict=False):
         pass
@@ -65,17 +65,19 @@ def best(run: Callable[[], object], times: int) -> float:
     return min(taken) * 1000
 
 
-def tell(what: str, milliseconds: float, more: str = "") -> None:
+def print_figure(what: str, milliseconds: float, more: str = "") -> None:
     sys.stdout.write(f"{what:<66} {milliseconds:10.2f} ms  {more}\n")
     sys.stdout.flush()
 
 
 def time_plans(name: str, wanted: Workload) -> None:
     observed = settle(wanted)
-    tell(f"plan, settled, {name}", best(lambda: plan(wanted, observed, NOW), PLANS), f"{len(observed.pods)} pods")
+    print_figure(
+        f"plan, settled, {name}", best(lambda: plan(wanted, observed, NOW), PLANS), f"{len(observed.pods)} pods"
+    )
     changed = with_image(wanted, "app:v2")
     under_way = begin(changed, observed)
-    tell(f"plan, mid-rollout, {name}", best(lambda: plan(changed, under_way, NOW), PLANS))
+    print_figure(f"plan, mid-rollout, {name}", best(lambda: plan(changed, under_way, NOW), PLANS))
 
 
 def time_rollout(name: str, wanted: Workload) -> None:
@@ -84,12 +86,12 @@ def time_rollout(name: str, wanted: Workload) -> None:
     outcomes: list[SimulationResult] = []
     taken = best(lambda: outcomes.append(simulate(wanted, observed, changed, BEHAVIOUR, NOW)), ROLLOUTS)
     outcome = outcomes[-1]
-    told = f"{outcome.end}, {outcome.passes} passes, {outcome.pods_created} pods, {outcome.seconds:.0f} s simulated"
-    tell(f"rollout, {name}", taken, told)
+    summary = f"{outcome.end}, {outcome.passes} passes, {outcome.pods_created} pods, {outcome.seconds:.0f} s simulated"
+    print_figure(f"rollout, {name}", taken, summary)
 
 
 def machine() -> str:
-    """Return what this runs on, to be stated beside the figures."""
+    """Return a description of the machine, to print with the figures."""
     lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
     models = [line.partition(": ")[2] for line in lines if line.startswith("model name")]
     return f"{len(models)} × {models[0] if models else platform.processor()}, Python {platform.python_version()}"

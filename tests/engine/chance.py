@@ -1,7 +1,7 @@
-"""Random workloads, clusters and interference for the properties, and what they are measured by.
+"""Random workloads, clusters and interference for the property tests, and the counts that they check.
 
-Between any two passes somebody may change the template, scale, delete, switch strategy or budget, or a pod may break.
-The counts are read off the pods by `simulated.View`, which knows nothing of the planner.
+Between any two passes a user may change the template, scale, delete, or switch strategy or budget, and a pod may break.
+`simulated.View` counts the pods independently of the planner.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def clusters(draw: st.DrawFn) -> ClusterBehaviour:
     )
 
 
-# What somebody does between two passes.
+# What happens between two passes.
 
 Deed = Callable[[Cluster, Callable[..., Any]], None]
 
@@ -80,7 +80,7 @@ def scale_set(cluster: Cluster, draw: Callable[..., Any]) -> None:
 
 
 def scale_component(cluster: Cluster, draw: Callable[..., Any]) -> None:
-    """Scale a component to its minimum or more: below it, a gang scheduler would place nothing of its gang."""
+    """Scale a component to its minimum or more: below it, a gang scheduler would not place its gang."""
     found = _scalable(cluster)
     if found:
         kind, name, least = draw(st.sampled_from(found))
@@ -135,14 +135,14 @@ def delete_clique(cluster: Cluster, draw: Callable[..., Any]) -> None:
 
 
 def end_pod(cluster: Cluster, draw: Callable[..., Any]) -> None:
-    """Evict a pod, or shut its node down: it has ended and stays."""
+    """Evict a pod: it has ended, and its object stays."""
     running = sorted(pod.name for pod in cluster.world.pods.values() if pod.node and not pod.leaving)
     if running:
         cluster.world.fail_pod(draw(st.sampled_from(running)))
 
 
 def delete_anything(cluster: Cluster, draw: Callable[..., Any]) -> None:
-    """Delete some objects of any kind, as somebody does who cleans up by hand."""
+    """Delete some objects of any kind, as a user does who cleans up by hand."""
     seen = cluster.world.observed()
     found = [(Kind.GROUP, one.name) for one in seen.groups] + [(Kind.GANG, one.name) for one in seen.gangs]
     found += [(Kind.SERVICE, one.name) for one in seen.services] + [(Kind.CLIQUE, one.name) for one in seen.cliques]
@@ -152,7 +152,7 @@ def delete_anything(cluster: Cluster, draw: Callable[..., Any]) -> None:
 
 
 def lose_node(cluster: Cluster, draw: Callable[..., Any]) -> None:
-    """Let the node go: its pods have ended, and until it is back nothing finds room, or only some pods do."""
+    """Take a node away: its pods have ended, and until it is back no pod, or only some, find room."""
     short = SimulatedNode("node", pods=draw(st.integers(0, len(cluster.world.pods))), cordoned=draw(st.booleans()))
     nodes = cluster.behaviour.nodes if draw(st.booleans()) else (short,)
     for pod in [*cluster.world.pods.values()]:
@@ -199,7 +199,7 @@ def heal(cluster: Cluster) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Count:
-    """One component: what is there, and what its update may cost."""
+    """The counts of one component, and its budget."""
 
     wanted: int
     live: int
@@ -210,7 +210,7 @@ class Count:
 
 
 def counts(workload: Workload, observed: Observed) -> dict[str, Count]:
-    """Return the counts of every component of the replicas that are wanted, and of the set."""
+    """Return the counts of the set, and of every component of its wanted replicas."""
     view = View(workload, observed)
     found = {"w": _count(view.set_units(), workload.replicas, _set_budget(workload), replicas=True)}
     for one in view.cliques.values():
@@ -245,9 +245,9 @@ def _budget(workload: Workload, spec: BudgetSpec | None, replicas: int) -> Budge
 def assert_within_budget(
     workload: Workload, before: dict[str, Count], after: dict[str, Count], *, scaled_in: bool = False
 ) -> None:
-    """Assert that no update took more than it may, nor added more than it may.
+    """Assert that no update exceeded its budget.
 
-    Replicas are scaled in from the top, be they the only ones that serve: that is no update, and so asked for.
+    A scale-in removes the highest replicas, even if they are the only available ones: that is no update.
     """
     whole = workload.strategy is Strategy.REPLICA_RECREATE  # its unit is the replica, whatever that does to components
     for name, then in before.items():
@@ -264,7 +264,7 @@ def assert_within_budget(
 
 
 def finish(cluster: Cluster) -> None:
-    """Let everything that broke recover, again and again, until nothing happens any more."""
+    """Repair everything that broke, again and again, until nothing happens any more."""
     for _ in range(20):
         heal(cluster)
         cluster.settle()

@@ -1,4 +1,4 @@
-"""For the engine's tests: they end within seconds, and none fails because the machine is busy with something else."""
+"""Settings of hypothesis for the engine's tests: they end within seconds, and none fails on a busy machine."""
 
 from hypothesis import settings
 

@@ -1,8 +1,8 @@
-"""A controller that learns late: it sees its own writes at once, and what others and the cluster do after a while.
+"""A controller with a late view: it sees its own writes at once, and other changes after a while.
 
-Between `simulated`, where every plan is made from what is there, and the reconciler, whose view is a mirror fed
-by a watch. News comes in the order in which it happened; a row moves forward only. The answer to a write is the object
-as that write left it; after a refused write the object is fetched as it is.
+Between `simulated`, where every plan is made from the current objects, and the reconciler, whose view is a mirror fed
+by a watch. Events arrive in the order in which they happened, and a row only moves forward. The answer to a write is
+the object as the write left it; after a rejected write the controller fetches the object.
 """
 
 from collections.abc import Iterable
@@ -18,11 +18,11 @@ Place = tuple[Kind, str]
 
 
 class Recorded(SimulatedCluster):
-    """A world that remembers every state of every object, in order."""
+    """A simulated cluster that records every state of every object, in order."""
 
-    def __init__(self, *told: Any, **named: Any) -> None:
+    def __init__(self, *values: Any, **named: Any) -> None:
         self.news: list[tuple[Place, Any]] = []  # the object, or None: gone
-        super().__init__(*told, **named)
+        super().__init__(*values, **named)
 
     def _store(self, kind: Kind, thing: Any) -> None:
         super()._store(kind, thing)
@@ -34,7 +34,7 @@ class Recorded(SimulatedCluster):
 
 
 class LateCluster:
-    """A cluster at rest, and what the controller knows of it."""
+    """A cluster, and the view that the controller has of it."""
 
     def __init__(self, cluster: Cluster) -> None:
         self.cluster = cluster
@@ -45,7 +45,7 @@ class LateCluster:
         self.hear(None)
 
     def known(self) -> Observed:
-        """Return what the controller would plan from."""
+        """Return the view of the controller."""
         rows: dict[Kind, list[Any]] = {kind: [] for kind in Kind}
         for (kind, _), (_, thing) in self._rows.items():
             if thing is not None:
@@ -60,7 +60,7 @@ class LateCluster:
         )
 
     def hear(self, count: int | None) -> None:
-        """Take in so much of the news, in order; None: all of it."""
+        """Apply this many events to the view, in order; None: all of them."""
         until = len(self.world.news) if count is None else self._heard + count
         for number in range(self._heard, min(until, len(self.world.news))):
             self._move(number)
@@ -70,7 +70,7 @@ class LateCluster:
         return plan(self.cluster.workload, self.known(), self.world.now)
 
     def write(self, actions: Iterable[Action]) -> list[Action]:
-        """Carry out a plan and see what it did; return what was refused. What became of that is not known yet."""
+        """Carry out a plan and see the answers; return the rejected actions, whose objects are not fetched yet."""
         refused = []
         for action in actions:
             before = len(self.world.news)
@@ -81,12 +81,12 @@ class LateCluster:
         return refused
 
     def fetch(self, actions: Iterable[Action]) -> None:
-        """Look at what some actions were about, as it is now."""
+        """Fetch the objects that some actions were about."""
         for action in actions:
             self._move(self._answer(place_of(action), len(self.world.news)))
 
     def _answer(self, place: Place, since: int) -> int | None:
-        """Return the first news of an object since a write; if that changed nothing, the last before."""
+        """Return the first event of an object since a write; if the write changed nothing, the last one before."""
         numbers = (number for number in range(since, len(self.world.news)) if self.world.news[number][0] == place)
         earlier = (number for number in range(since - 1, -1, -1) if self.world.news[number][0] == place)
         return next(numbers, next(earlier, None))
@@ -100,7 +100,7 @@ class LateCluster:
 
 
 def place_of(action: Action) -> Place:
-    """Return which object an action is about."""
+    """Return the object that an action is about."""
     if isinstance(action, Create):
         return action.kind, action.manifest["metadata"]["name"]
     return (Kind.POD, action.pod) if isinstance(action, RemoveGate) else (action.kind, action.name)

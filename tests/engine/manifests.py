@@ -1,6 +1,6 @@
-"""PodCliqueSets for the engine's tests: a small one, any valid one, and values that are no manifest at all.
+"""PodCliqueSets for the engine's tests: a small one, any valid one, and values that are no manifest.
 
-Edits are written as in `tests.deploy.manifests`, whose complete set is the accepted neighbour of most refused ones.
+Edits are written as in `tests.deploy.manifests`; most refused sets are its complete set with one edit.
 """
 
 from typing import Any, Final
@@ -20,7 +20,7 @@ def pod() -> Obj:
 
 
 def complete(edits: Edits | None = None) -> Obj:
-    """Return the set that uses every field, with these edits; the file is read once."""
+    """Return the set that uses every field, with these edits."""
     return edited(_COMPLETE, edits or {})
 
 
@@ -46,7 +46,7 @@ def small(edits: Edits | None = None) -> Obj:
 
 
 def workload_of(manifest: object) -> Workload:
-    """Parse a manifest that is known to be good."""
+    """Parse a valid manifest."""
     workload = parse_workload(manifest)
     assert isinstance(workload, Workload), workload
     return workload
@@ -77,7 +77,7 @@ JSON = st.recursive(
 
 
 def paths(value: Any) -> list[tuple[str | int, ...]]:
-    """Return the way to every value inside a value."""
+    """Return the path to every value inside a value."""
     members = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     return [way for name, member in members for way in [(name,), *((name, *rest) for rest in paths(member))]]
 
@@ -100,7 +100,7 @@ def damaged(draw: st.DrawFn) -> Any:
 
 @st.composite
 def valid(draw: st.DrawFn) -> Obj:
-    """Draw a set that no rule has anything against."""
+    """Draw a set that no rule refuses."""
     cliques = [_clique(draw, f"c{index}") for index in range(draw(st.integers(1, 5)))]
     members = draw(st.integers(0, len(cliques)))
     cut = draw(st.integers(0, members))

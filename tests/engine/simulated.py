@@ -1,8 +1,8 @@
-"""Workloads in a simulated cluster, for tests: made, changed and watched in a few words.
+"""Workloads in a simulated cluster, for tests: created, changed and observed in a few words.
 
 A state is written as in `docs/semantics.md`, by index: `0` available, `0*` outdated, `3s` surge, `1?` not available.
-What is leaving is not written. The states are read off pods and PodCliques here, not taken from the planner that
-they are to judge.
+Leaving units are not written. The states are computed from pods and PodCliques here, independently of the planner that
+the tests check.
 """
 
 from collections import defaultdict, deque
@@ -118,7 +118,7 @@ _hashed: deque[tuple[Workload, dict[str, str]]] = deque(maxlen=16)
 
 
 def hashes(workload: Workload) -> dict[str, str]:
-    """Return the current hash of every clique of the template; looked up again and again, so the last ones are kept."""
+    """Return the current hash of every clique of the template; the last ones are cached."""
     for known, computed in tuple(_hashed):
         if known is workload:
             return computed
@@ -129,7 +129,7 @@ def hashes(workload: Workload) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A pod or replica as the tests see it; one that is leaving altogether is not made into a unit."""
+    """A live pod or replica as the tests see it."""
 
     index: int
     outdated: bool
@@ -141,7 +141,7 @@ class Unit:
 
 
 class View:
-    """What is there, sorted by level, as `docs/semantics.md` 1 defines the words."""
+    """The observed objects by level, counted by the words of `docs/semantics.md` 1."""
 
     def __init__(self, workload: Workload, observed: Observed) -> None:
         self.workload = workload
@@ -150,7 +150,7 @@ class View:
         self.templates = {clique.name: clique for clique in workload.cliques}
         self.members = {name for group in workload.groups for name in group.clique_names}
         self.groups = {group.name: group for group in observed.groups if not group.leaving}
-        # One whose group is gone is on its way out, though nobody has told it yet.
+        # A PodClique whose group is gone will be garbage-collected, although it has no deletionTimestamp yet.
         self.cliques = {
             clique.name: clique
             for clique in observed.cliques
@@ -236,7 +236,7 @@ def _render(units: list[Unit], wanted: int) -> str:
 
 @dataclass
 class Cluster:
-    """A workload in a simulated cluster, and everything that was done to it."""
+    """A workload in a simulated cluster, and a record of all actions."""
 
     workload: Workload
     behaviour: ClusterBehaviour = QUICK
@@ -280,13 +280,13 @@ class Cluster:
         return planned
 
     def carry_out(self, actions: Iterable[Action]) -> None:
-        """Do what a plan says, or a part of it."""
+        """Carry out the actions of a plan, or some of them."""
         actions = tuple(actions)
         self.actions += actions
         self.refused += self.world.apply(actions)
 
     def passes(self, patience: float = IDLE_LIMIT) -> Iterator[Plan]:
-        """Plan and carry out, letting time pass when there is nothing to do, until nothing happens any more."""
+        """Plan and carry out, advance the time when there is nothing to do, and end when nothing happens any more."""
         for number, one in enumerate(run_passes(self.workload, self.world, patience)):
             assert number < PASSES_AT_MOST, f"no end: {one.plan.actions}"
             self.last = one.plan
@@ -297,7 +297,7 @@ class Cluster:
         assert not self.last.actions, f"never content: {self.last.actions}"
 
     def wait(self) -> bool:
-        """Let time pass after a plan with nothing to do; return whether there was anything to wait for."""
+        """Advance the time after a plan with nothing to do; return False if nothing will happen."""
         assert self.last is not None
         moment = find_next_time(self.last, self.world, self.world.now)
         if moment is None:
@@ -306,14 +306,14 @@ class Cluster:
         return True
 
     def fork(self) -> "Cluster":
-        """Return a second cluster that is as this one is now; what was done to it starts anew."""
+        """Return a copy of this cluster with an empty record."""
         other = Cluster(self.workload, self.behaviour)
         other.world = self.world.fork()
         other._shape = self._shape
         return other
 
     def begin_from(self, observed: Observed) -> None:
-        """Go on from something else than what is there."""
+        """Go on from other observed objects."""
         self.world = SimulatedCluster(observed, self.behaviour, self.world.now)
 
     def settle(self) -> "Cluster":
@@ -323,7 +323,7 @@ class Cluster:
         return self
 
     def run_for(self, seconds: float) -> "Cluster":
-        """Run for a time, looking again when the plan asks for it."""
+        """Run for a time; plan again when a plan asks for it."""
         until = self.world.now + seconds
         while True:
             planned = self.step()
@@ -334,7 +334,7 @@ class Cluster:
             self.world.advance(moment)
 
     def run_until(self, reached: Callable[["Cluster"], bool]) -> "Cluster":
-        """Run until something is so."""
+        """Run until a condition holds."""
         if reached(self):
             return self
         for _ in self.passes():
@@ -353,7 +353,7 @@ class Cluster:
         return self
 
     def states(self, text: Callable[[View], str]) -> list[str]:
-        """Run on and tell the states that are passed, each once."""
+        """Run on and return the states, without repetitions."""
         states = [text(self.view)]
         for _ in self.passes():
             state = text(self.view)
@@ -371,9 +371,9 @@ class Cluster:
 
 
 def settled(workload: Workload, behaviour: ClusterBehaviour = QUICK) -> Cluster:
-    """Return the workload all running, with nothing done yet that a test would count.
+    """Return a cluster in which the workload is complete, with an empty record.
 
-    Many tests begin with the same one: it is brought up once, and each goes on from there by itself.
+    Many tests begin with the same workload: it is deployed once, and each test gets a copy.
     """
     running = _bring_up(_Start(repr((workload, behaviour)), workload, behaviour))
     cluster = running.fork()

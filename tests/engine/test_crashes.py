@@ -1,7 +1,7 @@
-"""Stopping anywhere costs time, never correctness: after the n-th action for every n, plan again, same end.
+"""A crash costs time, never correctness: stop after the n-th action for every n, plan again, and reach the same end.
 
-A process may die between any two writes. What it had written stays, what it had planned beyond is forgotten; the next
-one plans from what is there.
+A process may die between any two writes. Its writes stay, the rest of its plan is lost, and the next process plans from
+the current objects.
 """
 
 from collections.abc import Callable, Iterator
@@ -30,9 +30,7 @@ SCENES: dict[str, Workload] = {
 
 Counts = dict[str, Count]
 
-TOLD: dict[
-    int, tuple[ClusterObject, str]
-] = {}  # objects are values: what was told of one stays true as long as it is kept
+TOLD: dict[int, tuple[ClusterObject, str]] = {}  # objects are values, so their texts can be cached
 
 
 def create(calm: Cluster) -> Cluster:
@@ -63,9 +61,9 @@ def delete_by_hand(calm: Cluster) -> Cluster:
 
 
 def run_on(cluster: Cluster, known: set[str]) -> bool:
-    """Run until a state that is known to end well, or to the end; after every action the budgets hold.
+    """Run to the end, or to a state that is known to end well; check the budgets after every action.
 
-    Returns whether it came to the end. What follows from a state depends on nothing else, so nobody need see it twice.
+    Return whether the run came to the end. The future depends on the state alone, so no state is run twice.
     """
     passed: list[str] = []
     for _ in range(1000):
@@ -85,7 +83,7 @@ def run_on(cluster: Cluster, known: set[str]) -> bool:
 
 
 def stopped_everywhere(cluster: Cluster) -> Iterator[tuple[str, Cluster]]:
-    """Run to the end; on the way tell of every action, with a second cluster in which it was the last before a stop."""
+    """Run to the end; yield every action with a copy of the cluster in which it was the last one before a crash."""
     for number in range(1000):
         planned = cluster.plan()
         for action in planned.actions:
@@ -97,17 +95,17 @@ def stopped_everywhere(cluster: Cluster) -> Iterator[tuple[str, Cluster]]:
 
 
 def state_of(cluster: Cluster) -> str:
-    """Return everything that the future depends on."""
+    """Return the state that the future depends on."""
     seen = cluster.world.observed()
     things = sorted(
-        tell(one) for kind in (seen.cliques, seen.groups, seen.gangs, seen.services, seen.pods) for one in kind
+        render(one) for kind in (seen.cliques, seen.groups, seen.gangs, seen.services, seen.pods) for one in kind
     )
     agenda = sorted((due, event, name, uid) for due, _, event, name, uid in cluster.world._timers)
     return repr((cluster.world.now, seen.status, things, agenda))
 
 
-def tell(thing: ClusterObject) -> str:
-    """Return an object as text, without its version; most are the same in thousands of states."""
+def render(thing: ClusterObject) -> str:
+    """Return an object as text without its resourceVersion, cached: most are the same in thousands of states."""
     known, text = TOLD.get(id(thing), (None, ""))
     if known is not thing:
         text = repr(thing if isinstance(thing, Service | Pod) else replace(thing, resource_version=""))
@@ -116,7 +114,7 @@ def tell(thing: ClusterObject) -> str:
 
 
 def carry_out_within_budget(cluster: Cluster, action: Action, counted: Counts | None) -> Counts | None:
-    """Do one thing and look at the counts, which the next one begins with."""
+    """Carry out one action, check the budgets, and return the counts."""
     if not isinstance(action, Create | Delete):
         cluster.carry_out([action])
         return None
@@ -128,7 +126,7 @@ def carry_out_within_budget(cluster: Cluster, action: Action, counted: Counts | 
 
 
 def ending(cluster: Cluster) -> Any:
-    """Return what the end consists of, without uids and times."""
+    """Return the final objects without uids and times."""
     seen = cluster.world.observed()
     gangs = {
         one.name: {name: (least, len(pods)) for name, (least, pods) in one.pod_groups.items()} for one in seen.gangs

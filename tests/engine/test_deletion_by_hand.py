@@ -1,4 +1,4 @@
-"""What somebody deletes by hand is simulated as it happens: counted before, missing for a while, back in the end."""
+"""A simulation of deletions by hand: the pods are counted before, missing for a while, and back in the end."""
 
 from rollouts.engine.model.actions import Delete, Kind
 from rollouts.engine.model.workload import Strategy

@@ -1,6 +1,6 @@
-"""Known defects of Grove's own operator that are decisions gone wrong, each shown not to be ours.
+"""Known defects in the decisions of Grove's operator: each test creates the situation and shows that we decide right.
 
-Named by the numbers in our list of its defects, with its issues. Every test sets the scene in which the defect appears.
+Each test is named by its number in our list of defects, with the issues of Grove.
 """
 
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""What once made an update or a replica wait for ever, each as it was found."""
+"""Situations in which an update or a replica once waited for ever."""
 
 from dataclasses import replace
 

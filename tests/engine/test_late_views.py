@@ -1,7 +1,7 @@
-"""Plans made from a view that is behind: what is known is never spent twice, and all is well once the news is in.
+"""Plans from a stale view: no budget is spent twice, and everything converges once the view is current.
 
-The controller sees its own writes, so all that is live is known to it. What it believes to be live may be gone, and
-what it believes to be available may be broken: that it cannot know, and the budget is that of what it knows.
+The controller sees its own writes, so its view has every live object. An object that it believes to be live may be
+gone, and one that it believes to be available may be broken; the budget holds for what the controller can know.
 """
 
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ DEEDS = [*GENTLE, delete_clique]
 
 @dataclass
 class Watch:
-    """A late controller at work, with every pass looked at."""
+    """A controller with a late view, checked after every pass."""
 
     late: LateCluster
     deleted: set[str] = field(default_factory=set)
@@ -44,7 +44,7 @@ class Watch:
         return self.late.cluster
 
     def step(self, hear: int) -> Plan:
-        """Plan from what is known, carry it out, and hear a part of the news."""
+        """Plan from the view, carry the plan out, and apply some of the events to the view."""
         known, planned = self.late.known(), self.late.plan()
         self._assert_nothing_is_deleted_twice(planned)
         self._assert_the_budget_is_kept(known, planned)
@@ -56,7 +56,7 @@ class Watch:
         return planned
 
     def _assert_the_budget_is_kept(self, known: Observed, planned: Plan) -> None:
-        """Carry the plan out where nothing has happened that it does not know."""
+        """Carry the plan out in a cluster that equals the view, and check the budgets."""
         believed = SimulatedCluster(known, self.cluster.behaviour, self.late.world.now)
         believed.apply(planned.actions)
         workload = self.cluster.workload
@@ -65,7 +65,7 @@ class Watch:
         assert_within_budget(workload, counts(workload, known), after, scaled_in=scaled_in)
 
     def _assert_no_more_are_there_than_may_be(self, known: Observed, there: Observed) -> None:
-        """By what was wanted as far as the plan knew; somebody may have scaled meanwhile.
+        """Assert that there are no more than R + S units and surplus, with the R that the plan knew.
 
         Surplus that may not go yet takes no room from a missing original.
         """
@@ -111,7 +111,7 @@ def test_a_late_view_never_spends_twice_and_converges_when_it_catches_up(
 def test_creates_whose_answer_was_lost_are_refused_when_they_are_repeated(
     start: Workload, behaviour: ClusterBehaviour, data: st.DataObject
 ) -> None:
-    """Somebody stopped between a write and the note of it: the view is the same, so the plan is the same."""
+    """The worker stopped between a write and its record: the view is the same, so the plan is the same."""
     watch = Watch(LateCluster(settled(start, behaviour)))
     watch.cluster.update()
     for _ in range(data.draw(st.integers(1, 4))):

@@ -1,7 +1,7 @@
-"""Whatever is stored or observed, a plan comes of it: odd templates, odd statuses, objects that contradict each other.
+"""Every stored or observed input yields a plan: odd templates, odd statuses, objects that contradict each other.
 
-A set may have been stored while no webhook was there, a status may have been written by anybody, and labels say what
-somebody made them say. What cannot be used is reported or passed over, never raised and never deleted.
+A set may have been stored without a webhook, and any user may write a status or a label. Unusable objects are reported
+or ignored; they raise nothing and are never deleted.
 """
 
 from dataclasses import replace

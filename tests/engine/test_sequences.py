@@ -1,7 +1,7 @@
-"""The acceptance sequences, as tables of exact states: every strategy at its level, through the whole planner.
+"""The acceptance sequences of `docs/semantics.md` 14 as tables of exact states, through the whole planner.
 
-States are told after each pass in which something changed: `0*` outdated, `3s` surge, `1?` not available yet; what is
-leaving is not written.
+A table has the state after each pass that changed something: `0*` outdated, `3s` surge, `1?` not available; leaving
+units are not written.
 """
 
 from dataclasses import replace
@@ -72,10 +72,10 @@ def test_pods_with_a_surge_of_one_are_replaced_one_at_a_time_and_the_surge_goes_
 
 def test_surge_goes_last_also_when_nobody_noted_that_the_clique_was_complete_before() -> None:
     cluster = settled(workload(clique("a", 3, budget=(0, 1)), strategy=Strategy.ROLLING_UPDATE))
-    told = cluster.world.observed()
-    (only,) = told.cliques
-    told_less = {name: value for name, value in only.status.items() if not name.startswith("current")}
-    cluster.begin_from(replace(told, cliques=(replace(only, status=told_less),)))
+    observed = cluster.world.observed()
+    (only,) = observed.cliques
+    status = {name: value for name, value in only.status.items() if not name.startswith("current")}
+    cluster.begin_from(replace(observed, cliques=(replace(only, status=status),)))
     assert cluster.update().states(a_pods) == SURGE_ONE_OF_THREE
 
 
@@ -289,7 +289,7 @@ def test_replicas_with_nothing_scheduled_go_first_then_breached_ones_then_the_lo
 
 
 def empty_nodes(cluster: Cluster, prefix: str) -> None:
-    """Take away all room, and the pods with this prefix: they come back and are not scheduled."""
+    """Take all room away and delete the pods with this prefix: their replacements are not scheduled."""
     cluster.world.set_behaviour(replace(cluster.behaviour, nodes=(SimulatedNode("full", pods=0),)))
     for pod in cluster.live_pods(prefix):
         cluster.world.delete(Kind.POD, pod.name)

@@ -1,6 +1,6 @@
-"""Grove's own end-to-end scenarios in the simulated cluster: rolling, deleting by hand, gangs, gang termination.
+"""Grove's end-to-end scenarios in the simulated cluster: rolling updates, OnDelete, gangs, gang termination.
 
-Named by Grove's numbers. Its harness runs one pod a node, so that n free nodes mean room for n pods; the same here.
+Each test is named by Grove's number. As in Grove's harness, a node holds one pod, so n free nodes have room for n pods.
 """
 
 from collections import Counter
@@ -167,7 +167,7 @@ def test_gs5_the_minimum_of_the_base_gang_runs_first() -> None:
 
 
 def kill(cluster: Cluster, pod: str) -> None:
-    """Take a pod and its node away."""
+    """Delete a pod and its node."""
     gone = cluster.world.pods[pod].node
     left = tuple(node for node in cluster.world._behaviour.nodes if node.name != gone)
     cluster.world.set_behaviour(replace(QUICK, nodes=left))

@@ -1,6 +1,6 @@
-"""A rollout that cannot move: whatever is in its way is named, and out of the way it ends. Random workloads and rooms.
+"""A stuck rollout names its obstacle, and ends once the obstacle is gone, for random workloads and clusters.
 
-`test_remedies` carries out each remedy in a scene of its own; here nobody has arranged the scene.
+`plan.test_remedies` carries out each remedy in an arranged situation; the situations here are random.
 """
 
 from dataclasses import replace
@@ -19,7 +19,7 @@ sometimes = settings(max_examples=examples(5), deadline=None, suppress_health_ch
 
 
 def updated_in_room(start: Workload, spare: int) -> Cluster:
-    """Update with room for the pods there are and these."""
+    """Update with room for the existing pods and some more."""
     cluster = settled(start)
     cluster.world.set_behaviour(replace(QUICK, nodes=(SimulatedNode("node", pods=len(cluster.world.pods) + spare),)))
     return cluster.update().settle()

@@ -6,8 +6,8 @@ A complete clique may keep a gap since it was scaled in. The tests below pin who
 
 from rollouts.engine.model.actions import Delete, Kind, Wait
 from rollouts.engine.model.workload import Workload
-from rollouts.engine.plan.diagnosis import WaitCode
 from rollouts.engine.plan.remedies import Remedy
+from rollouts.engine.plan.wait_codes import WaitCode
 from rollouts.engine.simulation.remedy_trials import RemedyTrials
 from rollouts.engine.simulation.simulate import SimulationResult, simulate
 from rollouts.engine.tree.layout import make_layout

@@ -7,12 +7,13 @@ from redis import Redis
 
 from rollouts.live import change_feed
 from rollouts.live.change_feed import FIRST_ID, Change
+from tests.live import feed_reader
 
 KEY = "sandbox/default/llama"
 
 
-def _changes(redis: Redis, after: str = FIRST_ID) -> list[Change]:
-    return [change for _, change in change_feed.read(redis, after).entries]
+def _changes(after: str = FIRST_ID) -> list[Change]:
+    return [change for _, change in feed_reader.read(after).entries]
 
 
 def test_changes_come_in_the_order_they_were_told(redis: Redis) -> None:
@@ -23,15 +24,15 @@ def test_changes_come_in_the_order_they_were_told(redis: Redis) -> None:
     ]
     change_feed.publish(redis, told[:2])
     change_feed.publish(redis, told[2:])
-    assert _changes(redis) == told
+    assert _changes() == told
 
 
 def test_a_reader_goes_on_where_it_stopped(redis: Redis) -> None:
     change_feed.publish(redis, [Change("sandbox", "workload", KEY, ("pods",))])
-    (entry_id, _), *_ = change_feed.read(redis, FIRST_ID).entries
-    assert entry_id == change_feed.latest_id(redis)
+    (entry_id, _), *_ = feed_reader.read(FIRST_ID).entries
+    assert entry_id == feed_reader.latest_id()
     change_feed.publish(redis, [Change("sandbox", "workload", KEY, ("status",))])
-    reading = change_feed.read(redis, entry_id)
+    reading = feed_reader.read(entry_id)
     assert [change.parts for _, change in reading.entries] == [("status",)]
     assert not reading.has_gap
 
@@ -45,7 +46,7 @@ def test_changes_of_one_thing_told_together_are_one_entry(redis: Redis) -> None:
             Change("sandbox", "workload", KEY, ("status", "pods"), deleted=True),
         ],
     )
-    assert _changes(redis) == [
+    assert _changes() == [
         Change("sandbox", "workload", KEY, ("pods", "status"), deleted=True),
         Change("sandbox", "workload", "sandbox/default/qwen", ("pods",)),
     ]
@@ -53,34 +54,34 @@ def test_changes_of_one_thing_told_together_are_one_entry(redis: Redis) -> None:
 
 def test_a_change_of_everything_swallows_the_parts(redis: Redis) -> None:
     change_feed.publish(redis, [Change("sandbox", "workload", KEY, ("pods",)), Change("sandbox", "workload", KEY)])
-    assert _changes(redis) == [Change("sandbox", "workload", KEY)]
+    assert _changes() == [Change("sandbox", "workload", KEY)]
 
 
 def test_nothing_to_tell_writes_nothing(redis: Redis) -> None:
     change_feed.publish(redis, [])
-    assert change_feed.latest_id(redis) == FIRST_ID
+    assert feed_reader.latest_id() == FIRST_ID
 
 
 def test_the_feed_stays_short_and_a_late_reader_learns_that_it_missed_something(redis: Redis) -> None:
     change_feed.publish(redis, [Change("sandbox", "workload", KEY)])
-    first = change_feed.latest_id(redis)
+    first = feed_reader.latest_id()
     for batch in range(25):
         change_feed.publish(redis, [Change("sandbox", "node", f"node-{batch}-{number}") for number in range(1_000)])
     assert redis.xlen("grove:feed") < 21_000
-    assert change_feed.read(redis, first).has_gap
-    assert not change_feed.read(redis, change_feed.latest_id(redis)).has_gap
+    assert feed_reader.read(first).has_gap
+    assert not feed_reader.read(feed_reader.latest_id()).has_gap
 
 
 def test_a_reader_of_a_feed_that_was_lost_learns_that_it_missed_something(redis: Redis) -> None:
     change_feed.publish(redis, [Change("sandbox", "workload", KEY)])
-    last = change_feed.latest_id(redis)
-    assert not change_feed.read(redis, last).has_gap
+    last = feed_reader.latest_id()
+    assert not feed_reader.read(last).has_gap
     redis.flushall()
-    assert change_feed.read(redis, last).has_gap
+    assert feed_reader.read(last).has_gap
 
 
 def test_telling_a_redis_that_is_away_is_said_once_and_raises_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    change_feed._redis_is_down.clear()
+    change_feed._redis_outage.succeeded()
     nowhere: Redis = Redis.from_url("unix:///nonexistent/redis.sock")
     with caplog.at_level(logging.WARNING):
         change_feed.publish(nowhere, [Change("sandbox", "workload", KEY)])

@@ -50,8 +50,8 @@ def test_a_reader_that_nobody_wants_ends_though_the_client_hides_that_it_was_can
             return ReadResult((), has_gap=False)
         raise AssertionError("nobody has cancelled it")
 
-    monkeypatch.setattr(change_feed, "latest_id_async", find_end)
-    monkeypatch.setattr(change_feed, "read_async", read_and_hide)
+    monkeypatch.setattr(change_feed, "latest_id", find_end)
+    monkeypatch.setattr(change_feed, "read", read_and_hide)
 
     async def scene() -> bool:
         hub, viewer = Hub(), FeedSubscriber(lambda _: True)

@@ -1,4 +1,4 @@
-"""A workload is read as the engine wants it: everything that is its own, and nothing else."""
+"""A workload is read as values of the engine: everything that belongs to it, and nothing else."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from rollouts.cluster.resources import (
 )
 from rollouts.engine.model import names
 from rollouts.engine.model.observed import Clique, Gang, Group, Pod, Service
-from rollouts.engine.plan.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
+from rollouts.engine.model.template_keys import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from tests.mirror import objects
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
@@ -26,7 +26,7 @@ CREATED = 1767323045.0
 
 
 def store_workload(cluster: models.Cluster) -> None:
-    """Store a set with one of each kind."""
+    """Store a set with one object of each kind."""
     mirror.store(cluster, PODCLIQUESETS, [objects.pod_clique_set()])
     mirror.store(cluster, PODCLIQUESCALINGGROUPS, [objects.group()])
     mirror.store(cluster, PODCLIQUES, [objects.clique(), objects.member()])
@@ -165,7 +165,7 @@ def test_what_nobody_of_grove_controls_is_a_stranger(cluster: models.Cluster, ow
     read = seen(cluster)
     assert [pod.name for pod in read.observed.pods] == ["my-0-c-abcde"]
     assert [name for name, _ in read.strangers] == ["handmade"]
-    assert "none of Grove's objects controls it" in read.strangers[0][1]
+    assert "no object of Grove's controls it" in read.strangers[0][1]
 
 
 def test_what_does_not_say_its_place_is_a_stranger(cluster: models.Cluster) -> None:

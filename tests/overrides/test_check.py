@@ -135,7 +135,10 @@ def test_an_override_that_nobody_can_take_is_refused_with_the_rule(add_workload:
     add_workload("chat", edits=UPDATE)
     (finding,) = override_check(draft(max_unavailable=2)).findings
     assert (finding.field, finding.code) == ("strategy", "RefusedEverywhere")
-    assert "the only workload that it hits cannot take it; sandbox/web/chat: RollingUpdate always" in finding.message
+    assert (
+        "the override is not valid for the only workload that it matches; sandbox/web/chat: RollingUpdate always"
+        in finding.message
+    )
 
 
 def test_an_override_that_hits_nobody_is_accepted_with_a_warning(add_workload: AddWorkload) -> None:
@@ -160,7 +163,7 @@ def test_a_less_specific_override_that_no_longer_fits_is_named(add_workload: Add
     other = StrategyOverride.objects.create(namespace="web", max_surge="2", reason="more room")
     hit = _only(override_check(draft(name="chat", strategy="RollingUpdate")).affected)
     assert [warning.code for warning in hit.warnings] == ["PushedOut"]
-    assert f"override {other.pk} would not count here any more" in hit.warnings[0].message
+    assert f"override {other.pk} would no longer be valid here" in hit.warnings[0].message
 
 
 def test_what_has_no_effect_is_told_in_the_words_of_admission(add_workload: AddWorkload) -> None:

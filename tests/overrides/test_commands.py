@@ -18,7 +18,7 @@ from rollouts.accounts.errors import (
     VersionConflict,
 )
 from rollouts.controller.effective_strategy import list_overrides
-from rollouts.live import change_feed
+from rollouts.live.change_feed import FIRST_ID
 from rollouts.models import AuditEntry, NamespaceGrant, StrategyOverride
 from rollouts.queue.dispatch import open_queue
 from rollouts.services.audit import Caller
@@ -28,6 +28,7 @@ from rollouts.services.overrides import (
     override_dry_run,
     override_end,
 )
+from tests.live import feed_reader
 from tests.overrides.conftest import AddWorkload, make_caller
 from tests.overrides.drafts import draft, draft_of
 
@@ -73,11 +74,7 @@ def test_workloads_that_it_hits_are_woken_and_pages_are_told(
     row = override_create(admin, draft(namespace="web")).override
     assert _is_due(hit)
     assert not _is_due(other)
-    told = [
-        (change.kind, change.key)
-        for _, change in change_feed.read(redis, change_feed.FIRST_ID).entries
-        if change.kind != "audit"
-    ]
+    told = [(change.kind, change.key) for _, change in feed_reader.read(FIRST_ID).entries if change.kind != "audit"]
     assert told == [("override", str(row.pk)), ("workload", hit)]
 
 
@@ -164,7 +161,7 @@ def test_who_has_seen_an_earlier_state_is_told_so(admin: Caller, add_workload: A
         lambda: override_change(admin, row.pk, draft(), seen),
         lambda: override_end(admin, row.pk, seen),
     ):
-        with pytest.raises(VersionConflict, match="changed since you looked"):
+        with pytest.raises(VersionConflict, match="changed since you loaded it"):
             command()
     override_end(admin, row.pk, f'"{changed.version}"')
 

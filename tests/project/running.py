@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from tests import data_folders
@@ -23,7 +23,9 @@ SECONDS_TO_STOP = 120
 class Product:
     """A running product: its output, its address, its processes."""
 
-    def __init__(self, data_dir: Path, port: int, sandbox_port: int, variables: Mapping[str, str]) -> None:
+    def __init__(
+        self, data_dir: Path, port: int, sandbox_port: int, variables: Mapping[str, str], within: Sequence[str] = ()
+    ) -> None:
         self.data_dir = data_dir
         self.port = port
         self.sandbox_port = sandbox_port
@@ -35,7 +37,7 @@ class Product:
             **variables,
         }
         self.process = subprocess.Popen(
-            [sys.executable, "manage.py", "run"],
+            [*within, sys.executable, "manage.py", "run"],
             cwd=ROOT,
             env=environment,
             stdout=subprocess.PIPE,
@@ -72,7 +74,7 @@ class Product:
     def wait_until_it_answers(self) -> None:
         """Wait for the greeting."""
         wait_until(
-            lambda: "Grove UI answers at" in self.output or self.process.poll() is not None,
+            lambda: "Grove UI runs at" in self.output or self.process.poll() is not None,
             SECONDS_TO_START,
             lambda: self.output,
         )
@@ -121,9 +123,19 @@ def product_from_nothing(data_dir: Path) -> Iterator[Product]:
 
 
 @contextlib.contextmanager
-def _started(data_dir: Path, variables: Mapping[str, str]) -> Iterator[Product]:
+def product_on_a_disk_of_its_own(data_dir: Path, megabytes: int, **variables: str) -> Iterator[Product]:
+    """Start the product for the first time, with its data on a small file system that only its processes see."""
+    mount = f'mount -t tmpfs -o size={megabytes}m,mode=0700 none "$DATA_DIR" && exec "$@"'
+    with _started(
+        data_dir, variables, within=["unshare", "--mount", "--map-root-user", "sh", "-c", mount, "sh"]
+    ) as one:
+        yield one
+
+
+@contextlib.contextmanager
+def _started(data_dir: Path, variables: Mapping[str, str], within: Sequence[str] = ()) -> Iterator[Product]:
     others = _processes_on(data_dir).keys()  # another product on the same data goes on
-    running = Product(data_dir, free_port(), free_port(), variables)
+    running = Product(data_dir, free_port(), free_port(), variables, within)
     try:
         yield running
     finally:

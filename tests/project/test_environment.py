@@ -36,16 +36,16 @@ def test_an_empty_variable_counts_as_not_set() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "way_out"),
     [
-        ("PORT", "eighty", "a whole number from 1 up"),
-        ("PORT", "-1", "a whole number from 1 up"),
-        ("PORT", "0", "a whole number from 1 up"),
-        ("PORT", "²", "a whole number from 1 up"),
+        ("PORT", "eighty", "a whole number of at least 1"),
+        ("PORT", "-1", "a whole number of at least 1"),
+        ("PORT", "0", "a whole number of at least 1"),
+        ("PORT", "²", "a whole number of at least 1"),
         ("SANDBOX_PORT", "70000", "a port from 1 to 65535"),
         ("CLUSTER", "prod", "one of sandbox, kubeconfig, in-cluster"),
         ("CLUSTER", "sandbox,prod", "one of sandbox, kubeconfig, in-cluster"),
         ("HTTPS", "maybe", "1 or 0"),
         ("POD_SECURITY_LEVEL", "strict", "one of baseline, restricted, privileged"),
-        ("WORKER_PROCESSES", "0", "a whole number from 1 up"),
+        ("WORKER_PROCESSES", "0", "a whole number of at least 1"),
         ("TOKEN_MAX_DAYS", "0", "a number of days from 1 to 36500, or to off"),
         ("TOKEN_MAX_DAYS", "never", "a number of days from 1 to 36500, or to off"),
         ("OIDC_TOKEN_DAYS", "99999999999", "a number of days from 1 to 36500, or to off"),
@@ -97,7 +97,7 @@ def test_a_made_up_secret_key_is_kept_for_its_owner_only(tmp_path: Path) -> None
 
 def test_a_data_folder_that_cannot_be_written_is_said_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(ConfigurationError, match=r"DATA_DIR is .* set DATA_DIR to a folder"):
+    with pytest.raises(ConfigurationError, match=r"DATA_DIR is .* set DATA_DIR to a writable folder"):
         ensure_secret_key({}, tmp_path / "file" / "data")
 
 

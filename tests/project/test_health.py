@@ -41,7 +41,7 @@ def _parts(client: Client) -> tuple[int, dict[str, bool]]:
 
 @pytest.fixture
 def alive(redis: Redis, db: None) -> Redis:
-    """Everything answers."""
+    """All components are healthy."""
     heartbeats.record_sweep(redis)
     heartbeats.record_cluster_heartbeat(redis, "sandbox", {"pods": 3})
     return redis
@@ -130,7 +130,7 @@ def test_a_database_without_any_table_is_said_to_lack_all_migrations(
 def test_a_database_that_lost_a_table_of_ours_is_said(client: Client, alive: Redis) -> None:
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE rollouts_workload RENAME TO elsewhere")
-    assert "lacks tables that its migrations made" in _detail(client, "database")
+    assert "lacks tables that its migrations created" in _detail(client, "database")
 
 
 @pytest.mark.django_db(transaction=True)
@@ -156,7 +156,7 @@ def full_redis(alive: Redis) -> Iterator[Redis]:
 
 def test_a_redis_at_its_memory_limit_is_said_until_it_takes_writes_again(client: Client, full_redis: Redis) -> None:
     assert "at its memory limit" in _detail(client, "redis")
-    assert "until Redis takes writes" in _detail(client, "sweep")
+    assert "until Redis accepts writes" in _detail(client, "sweep")
     full_redis.config_set("maxmemory", 0)
     assert _parts(client) == (200, READY)
 
@@ -185,7 +185,7 @@ def test_a_data_folder_that_is_gone_is_said(client: Client, alive: Redis, settin
 
 def test_a_full_disk_is_said_until_there_is_room_again(tmp_path: Path) -> None:
     """A disk of 128 KiB of its own, seen by one process alone: filled, then freed."""
-    look = "from rollouts.runtime.database import find_disk_trouble as find; print(find(Path('disk')) or 'well')"
+    look = "from rollouts.runtime.database import find_disk_problem as find; print(find(Path('disk')) or 'well')"
     steps = [
         "import django; from pathlib import Path; django.setup()",
         look,

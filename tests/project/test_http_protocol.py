@@ -244,7 +244,7 @@ def test_headers_that_are_too_large_or_too_many_are_refused(server: Server, head
 def test_who_sends_too_large_headers_and_listens_is_told(server: Server) -> None:
     answer = server.send(b"GET / HTTP/1.1\r\nHost: x\r\nX-Large: %b" % (b"x" * (MAX_HEADER_BYTES + 1)))
     assert status_of(answer) == 431
-    assert b"The headers are larger than 64 KiB, or more than 100." in answer
+    assert b"The headers are larger than 64 KiB, or there are more than 100." in answer
 
 
 def test_what_comes_after_a_body_in_chunks_is_bounded_too(server: Server) -> None:

@@ -39,7 +39,7 @@ def test_signing_in_leads_to_the_workloads(client: Client) -> None:
 def test_a_wrong_password_is_answered_with_a_sentence_and_no_session(client: Client) -> None:
     User.objects.create_user("ana", password="correct horse battery")
     response = client.post("/sign-in/", {"username": "ana", "password": "wrong"})
-    assert b"do not match an account" in response.content
+    assert b"Wrong name or password" in response.content
     assert client.get("/").status_code == 302
 
 
@@ -61,12 +61,12 @@ def test_the_clusters_page_shows_every_part(person: Client, redis: Redis) -> Non
     heartbeats.record_cluster_heartbeat(redis, "sandbox", {"podcliquesets": 6, "pods": 1234, "nodes": 11})
     page = person.get("/clusters/").content.decode()
     assert '<h2 id="cluster-name-1">sandbox</h2>' in page
-    assert "Everything answers." in page
+    assert "All components are healthy." in page
 
 
 def test_before_the_first_list_the_clusters_page_says_so(person: Client, redis: Redis) -> None:
     page = person.get("/clusters/").content.decode()
-    assert "The cluster has not been listed yet." in page
+    assert "The cluster is being listed." in page
     assert "Something needs attention" in page
 
 

@@ -85,7 +85,7 @@ def test_a_stranger_is_sent_to_sign_in(running: Product) -> None:
 
 def test_static_files_are_served(running: Product) -> None:
     _, page = _get(running, "/sign-in/")
-    start = page.index(b"/static/grove.")
+    start = page.index(b"/static/design-system.")
     path = page[start : page.index(b'"', start)].decode()
     assert _get(running, path)[0] == 200
 
@@ -102,7 +102,7 @@ def test_a_killed_program_comes_back_and_the_product_is_ready_again(running: Pro
 def test_a_second_product_on_the_same_data_is_refused_in_one_sentence(running: Product) -> None:
     with product(running.data_dir) as second:
         assert second.wait_until_it_ends() != 0
-        assert "Grove UI is running already on" in second.output
+        assert "Grove UI is already running on" in second.output
         assert len(second.output.strip().splitlines()) == 1
 
 
@@ -162,7 +162,7 @@ def test_a_busy_port_is_said_in_one_sentence(tmp_path: Path, variable: str) -> N
         taken.listen()
         port = taken.getsockname()[1]
         sentence = _refusal(tmp_path, **{variable: str(port)})
-    assert f"Port {port} on 127.0.0.1 cannot be had" in sentence
+    assert f"Port {port} on 127.0.0.1 is not available" in sentence
     assert f"{variable}={port + 10} make run" in sentence
 
 
@@ -202,7 +202,7 @@ def test_a_wrong_setting_is_said_in_one_sentence(tmp_path: Path) -> None:
     ("variables", "sentence"),
     [
         ({"DATABASE_URL": "mysql2://me:secret-word@127.0.0.1/grove"}, "DATABASE_URL begins with 'mysql2'; set it to"),
-        ({"DEBUG": "1", "HOST": "0.0.0.0"}, "DEBUG is 1 and HOST is '0.0.0.0', where other machines would read"),
+        ({"DEBUG": "1", "HOST": "0.0.0.0"}, "DEBUG is 1 and HOST is '0.0.0.0', so other machines could read"),
     ],
 )
 def test_a_setting_that_would_give_secrets_away_is_said_in_one_sentence(

@@ -1,4 +1,4 @@
-"""A turn of a worker: what a pass comes to becomes one transition of the queue, and a crash anywhere loses nothing."""
+"""What one message starts: the result of a pass becomes one transition of the queue, and no crash loses a key."""
 
 import contextlib
 import logging
@@ -15,6 +15,7 @@ from rollouts.cluster import Fence
 from rollouts.queue.dispatch import process_key
 from rollouts.queue.results import Done, ReconcileResult, Requeue, RequeueAfter, Retry, Stop
 from rollouts.queue.workqueue import Depth, WorkQueue
+from rollouts.telemetry import metrics
 from tests.queue.model import LEASE_MS
 
 KEY = "sandbox/default/llama"
@@ -22,7 +23,7 @@ EMPTY = Depth(ready=0, processing=0, dirty=0, delayed=0, oldest_ms=0)
 
 
 class World:
-    """A queue with a clock to move, a broker that is a list, and passes that come out as they are told."""
+    """A queue with a clock to move, a broker that is a list, and passes with given results."""
 
     def __init__(self, redis: Redis) -> None:
         self.moment = 1_000_000
@@ -111,6 +112,22 @@ def test_a_pass_that_is_to_be_retried_waits_longer_each_time(world: World) -> No
         assert world.queue.sweep() == [KEY]
 
 
+def test_a_pass_is_measured_under_the_label_of_its_result(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    labels = list[str]()
+    monkeypatch.setattr(metrics, "observe_pass", lambda label, _seconds: labels.append(label))
+    for result in (
+        Done(),
+        Requeue(),
+        RequeueAfter(1.0, "BudgetExhausted"),
+        Retry("no answer"),
+        Stop("no", "InvalidSpec"),
+    ):
+        world.queue.add([KEY])
+        world.turn(result, turn_seconds=0.0)
+        world.moment += 10_000
+    assert labels == ["Done", "Again", "Wait", "Retry", "Stop"]
+
+
 def test_a_workload_left_alone_is_not_looked_at_until_it_is_woken(world: World) -> None:
     world.turn(Stop("spec.replicas: must not be negative", "InvalidSpec"))
     assert world.queue.depth() == EMPTY
@@ -145,7 +162,7 @@ def test_a_pass_over_its_time_limit_is_retried(world: World) -> None:
 
 
 class _DeafQueue(WorkQueue):
-    """A queue whose Redis is away for some calls, after the first."""
+    """A queue whose Redis does not answer some calls after the first."""
 
     deaf = 0
 
@@ -167,11 +184,11 @@ def test_the_end_of_a_pass_waits_for_a_redis_that_restarts(
 
 
 class _Crash(BaseException):
-    """The process is gone."""
+    """The process has died."""
 
 
 class _MortalQueue(WorkQueue):
-    """A queue whose user dies at the n-th call, before Redis hears of it or after."""
+    """A queue whose user dies at the n-th call, before Redis executes it or after."""
 
     def __init__(self, world: World, redis: Redis, *, calls: int, heard: bool) -> None:
         super().__init__(redis, lease_ms=LEASE_MS, clock=lambda: world.moment)

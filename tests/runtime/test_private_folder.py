@@ -65,7 +65,7 @@ def test_a_folder_of_other_programs_is_refused_and_left_alone(tmp_path: Path, mo
 def test_an_open_folder_of_another_account_is_refused(tmp_path: Path) -> None:
     folder = open_folder(tmp_path / "theirs", "run.lock")
     os.chown(folder, 65534, 65534)
-    with pytest.raises(NotPrivateError, match=r"belongs to another account; set DATA_DIR to a folder of your own"):
+    with pytest.raises(NotPrivateError, match=r"which another account owns; set DATA_DIR to a folder of your own"):
         ensure_private(folder)
     assert mode_of(folder) == 0o755
 

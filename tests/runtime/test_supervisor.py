@@ -90,7 +90,7 @@ def test_a_program_that_ends_before_it_answers_is_reported_with_its_last_words(t
         code = "import sys; print('port is taken'); sys.exit(3)"
         await supervisor.start(_python("web", code, is_ready=_exists(tmp_path / "never")))
 
-    with pytest.raises(StartError, match=r"web ended \(exit code 3\) before it answered: port is taken"):
+    with pytest.raises(StartError, match=r"web ended \(exit code 3\) before it was ready: port is taken"):
         _run(scenario)
 
 
@@ -98,7 +98,7 @@ def test_a_program_that_never_answers_is_given_up(tmp_path: Path) -> None:
     async def scenario(supervisor: Supervisor) -> None:
         await supervisor.start(_python("web", FOREVER, is_ready=_exists(tmp_path / "never"), ready_timeout=0.2))
 
-    with pytest.raises(StartError, match="web did not answer within 0 s"):
+    with pytest.raises(StartError, match="web was not ready within 0 s"):
         _run(scenario)
 
 
@@ -118,7 +118,7 @@ def test_a_program_that_dies_is_started_again(tmp_path: Path) -> None:
         await supervisor.start(_python("a", code))
         await _until(lambda: runs.exists() and len(runs.read_text()) >= 2)
 
-    assert "ended (exit code 0); starting it again" in _run(scenario)
+    assert "ended (exit code 0); restarting" in _run(scenario)
 
 
 def test_stopping_ends_what_a_program_itself_has_started(tmp_path: Path) -> None:

@@ -14,8 +14,8 @@ from rollouts.cluster.resources import (
     SERVICES,
 )
 from rollouts.engine.model import names
+from rollouts.engine.model.template_keys import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.model.times import parse_time
-from rollouts.engine.plan.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.mirror.other_operator import GROVE_MANAGER, find_last_write, is_written_by_grove
 from tests.project.running import wait_until
 

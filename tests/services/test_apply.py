@@ -8,10 +8,9 @@ import pytest
 from django.db import connections
 from redis import Redis
 
+from rollouts.accounts import errors
 from rollouts.accounts.commands import WorkloadRef
-from rollouts.accounts.errors import InvalidState, NotFound, ValidationFailed, VersionConflict
-from rollouts.cluster import NotFound as ClusterNotFound
-from rollouts.cluster import Obj
+from rollouts.cluster import NotFound, Obj
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.engine.manifest.findings import FindingCode
@@ -104,7 +103,7 @@ def test_a_dry_run_tells_the_difference_and_changes_nothing(
 def test_a_dry_run_of_something_new_creates_nothing(stage: Stage, caller: Caller, place: WorkloadRef) -> None:
     changed = workload_apply(caller, place, manifest({"metadata.name": "fresh"}), dry_run=True)
     assert changed.is_new
-    with pytest.raises(ClusterNotFound):
+    with pytest.raises(NotFound):
         stored(stage)
 
 
@@ -129,7 +128,7 @@ def test_a_mark_that_stands_for_nothing_there_is_refused(
     shown = mask_manifest(applied, make_workload_reader(place.key))
     env = shown["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["env"]
     env[1] = {"name": "NCCL_DEBUG", "value": env[0]["value"]}  # to where it would be shown
-    with pytest.raises(ValidationFailed) as refusal:
+    with pytest.raises(errors.ValidationFailed) as refusal:
         workload_apply(caller, place, shown)
     assert [one.field for one in refusal.value.findings] == [
         "spec.template.cliques[0].spec.podSpec.containers[0].env[1].value"
@@ -143,7 +142,7 @@ def test_what_was_read_and_sent_back_is_meant_for_the_state_it_was_read_in(
     shown = mask_manifest(applied, make_workload_reader(place.key))
     execute(caller, place, set_images([ImageEdit("frontend", "app:v5")]))
     before = stored(stage)
-    with pytest.raises(VersionConflict):
+    with pytest.raises(errors.VersionConflict):
         workload_apply(caller, place, shown)
     assert stored(stage) == before
 
@@ -158,7 +157,7 @@ def test_what_others_hold_is_refused_with_who_it_is_and_taken_by_force(
     theirs["spec"] = {**applied["spec"], "replicas": 4}
     stage.cluster.apply(PODCLIQUESETS, theirs, field_manager="somebody", force=True)
     before = stored(stage)
-    with pytest.raises(InvalidState) as refusal:
+    with pytest.raises(errors.InvalidState) as refusal:
         workload_apply(caller, place, manifest({"metadata.name": "fresh", "spec.replicas": 2}))
     (finding,) = refusal.value.findings
     assert (finding.field, finding.code) == ("spec.replicas", FindingCode.FIELD_HELD)
@@ -190,7 +189,7 @@ def test_nobody_deletes_a_workload_by_applying_it(
     stage: Stage, caller: Caller, place: WorkloadRef, applied: Obj, name: str, *, dry_run: bool
 ) -> None:
     wanted = manifest({"metadata.name": "fresh", f"metadata.{name}": OF_OTHERS[name]})
-    with pytest.raises(ValidationFailed) as refusal:
+    with pytest.raises(errors.ValidationFailed) as refusal:
         workload_apply(caller, place, wanted, force=True, dry_run=dry_run)
     assert [(one.field, one.code) for one in refusal.value.findings] == [
         (f"metadata.{name}", FindingCode.FIELD_NOT_APPLIED)
@@ -203,10 +202,10 @@ def test_nobody_deletes_a_workload_by_applying_it(
 def test_a_new_workload_has_neither_owners_nor_finalizers(
     stage: Stage, caller: Caller, place: WorkloadRef, name: str
 ) -> None:
-    with pytest.raises(ValidationFailed) as refusal:
+    with pytest.raises(errors.ValidationFailed) as refusal:
         workload_apply(caller, place, manifest({"metadata.name": "fresh", f"metadata.{name}": OF_OTHERS[name]}))
     assert [one.field for one in refusal.value.findings] == [f"metadata.{name}"]
-    with pytest.raises(ClusterNotFound):
+    with pytest.raises(NotFound):
         stored(stage)
 
 
@@ -237,7 +236,7 @@ def test_of_many_who_create_it_at_once_one_does(
         wanted = manifest({"metadata.name": "fresh", "metadata.annotations": {"example.com/by": str(number)}})
         try:
             return workload_apply(caller, place, wanted, must_be_new=must_be_new).is_new
-        except VersionConflict:
+        except errors.VersionConflict:
             return None
         finally:
             connections.close_all()
@@ -251,22 +250,22 @@ def test_who_finds_it_held_is_told_so(
     stage: Stage, caller: Caller, place: WorkloadRef, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(apply, "_LOCK_WAIT_SECONDS", 0.1)
-    with redis.lock(f"grove:apply:{place.key}", timeout=60), pytest.raises(InvalidState, match="just now"):
+    with redis.lock(f"grove:apply:{place.key}", timeout=60), pytest.raises(errors.InvalidState, match="being applied"):
         workload_apply(caller, place, manifest({"metadata.name": "fresh"}))
 
 
 def test_it_must_be_new_when_the_caller_says_so(stage: Stage, caller: Caller, place: WorkloadRef) -> None:
     workload_apply(caller, place, manifest({"metadata.name": "fresh"}), must_be_new=True)
     before = stored(stage)
-    with pytest.raises(VersionConflict, match="already"):
+    with pytest.raises(errors.VersionConflict, match="already"):
         workload_apply(caller, place, manifest({"metadata.name": "fresh", "spec.replicas": 2}), must_be_new=True)
     assert stored(stage) == before
 
 
 def test_what_is_gone_is_not_made_anew_for_who_saw_it(stage: Stage, caller: Caller, place: WorkloadRef) -> None:
-    with pytest.raises(VersionConflict, match="not there"):
+    with pytest.raises(errors.VersionConflict, match="no longer exists"):
         workload_apply(caller, place, manifest({"metadata.name": "fresh"}), expected='"some.1"')
-    with pytest.raises(ClusterNotFound):
+    with pytest.raises(NotFound):
         stored(stage)
 
 
@@ -278,14 +277,14 @@ def test_an_old_state_loses_and_statuses_do_not_matter(
     wanted = manifest({"spec.replicas": 2})
     workload_apply(caller, stage.place, wanted, expected=seen, force=True)
     assert stage.spec()["replicas"] == 2
-    with pytest.raises(VersionConflict):
+    with pytest.raises(errors.VersionConflict):
         workload_apply(caller, stage.place, wanted, expected=seen, force=True)
 
 
 def test_an_edit_in_between_is_not_overwritten(stage: Stage, caller: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     seen = stage.version()
     interrupt(monkeypatch, lambda: stage.edit_elsewhere(replicas=7), times=1)
-    with pytest.raises(VersionConflict) as lost:
+    with pytest.raises(errors.VersionConflict) as lost:
         workload_apply(caller, stage.place, manifest({"spec.replicas": 2}), expected=seen, force=True)
     assert "spec.replicas" in lost.value.changed
     assert stage.spec()["replicas"] == 7
@@ -331,7 +330,7 @@ def test_what_breaks_a_rule_changes_nothing_and_names_the_field(name: str, stage
     change, field = REFUSED[name]
     before = copy.deepcopy(stage.stored())
     wanted = manifest(change) if isinstance(change, dict) else change
-    with pytest.raises(ValidationFailed) as refusal:
+    with pytest.raises(errors.ValidationFailed) as refusal:
         workload_apply(caller, stage.place, wanted, force=True)
     assert any(one.field.startswith(field) for one in refusal.value.findings), refusal.value.findings
     assert stage.stored() == before
@@ -340,7 +339,7 @@ def test_what_breaks_a_rule_changes_nothing_and_names_the_field(name: str, stage
 
 def test_a_new_workload_is_told_everything_that_is_wrong_with_it(caller: Caller, place: WorkloadRef) -> None:
     wrong = {"spec.replicas": -1, "spec.template.cliques.0.spec.replicas": 0, "metadata.name": "fresh"}
-    with pytest.raises(ValidationFailed) as refusal:
+    with pytest.raises(errors.ValidationFailed) as refusal:
         workload_apply(caller, place, manifest(wrong))
     assert {one.field for one in refusal.value.findings} >= {
         "spec.replicas",
@@ -350,7 +349,7 @@ def test_a_new_workload_is_told_everything_that_is_wrong_with_it(caller: Caller,
 
 def test_a_namespace_that_is_not_there_is_named(stage: Stage, caller: Caller) -> None:
     place = WorkloadRef(stage.cluster_name, "nowhere", "chat")
-    with pytest.raises(NotFound, match="nowhere"):
+    with pytest.raises(errors.NotFound, match="nowhere"):
         workload_apply(caller, place, edited(manifest(), {"metadata.name": "chat"}))
 
 
@@ -358,7 +357,7 @@ def test_the_clusters_own_words_hide_what_is_secret(stage: Stage, caller: Caller
     env = [{"name": "API_TOKEN", "value": "s3cret-of-ours"}]
     # Servers quote the value of a label that they refuse.
     labels = {"metadata.labels": {"a": "-s3cret-of-ours-"}}
-    with pytest.raises(ValidationFailed) as refusal:
+    with pytest.raises(errors.ValidationFailed) as refusal:
         workload_apply(caller, stage.place, manifest({ENV: env, **labels}), force=True)
     told = refusal.value.sentence + str(refusal.value.findings)
     assert "s3cret" not in told

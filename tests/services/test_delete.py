@@ -10,9 +10,8 @@ from django.contrib.auth.models import Group, Permission
 from django.test import override_settings
 
 from rollouts import models
-from rollouts.accounts.errors import InvalidState, NotFound, PermissionDenied, VersionConflict
-from rollouts.cluster import ClusterClient, Obj
-from rollouts.cluster import NotFound as ClusterNotFound
+from rollouts.accounts import errors
+from rollouts.cluster import ClusterClient, NotFound, Obj
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESETS, PODGANGS, SERVICES
 from rollouts.engine.model.names import PART_OF
 from rollouts.models import AuditEntry, NamespaceGrant, User
@@ -39,7 +38,7 @@ def is_there(stage: Stage) -> bool:
     """Whether the cluster has the set."""
     try:
         stage.stored()
-    except ClusterNotFound:
+    except NotFound:
         return False
     return True
 
@@ -103,7 +102,7 @@ def test_the_devices_that_its_pods_request_are_counted(stage: Stage, caller: Cal
 def test_who_saw_another_state_deletes_nothing(stage: Stage, caller: Caller) -> None:
     seen = stage.version()
     execute(caller, stage.place, scale(3))
-    with pytest.raises(VersionConflict) as lost:
+    with pytest.raises(errors.VersionConflict) as lost:
         workload_delete(caller, stage.place, expected=seen)
     assert lost.value.changed == ("spec.replicas",)
     assert is_there(stage)
@@ -126,7 +125,7 @@ def test_an_edit_in_between_saves_it_for_who_said_what_they_saw(
 ) -> None:
     seen = stage.version()
     interrupt(monkeypatch, lambda: stage.edit_elsewhere(replicas=7))
-    with pytest.raises(VersionConflict):
+    with pytest.raises(errors.VersionConflict):
         workload_delete(caller, stage.place, expected=seen)
     assert stage.spec()["replicas"] == 7
     assert [entry.result for entry in AuditEntry.objects.order_by("id")] == ["Begun", "Refused"]
@@ -142,7 +141,7 @@ def test_what_has_taken_its_name_meanwhile_stays(stage: Stage, caller: Caller, m
         stage.cluster.create(PODCLIQUESETS, manifest)
 
     interrupt(monkeypatch, replace_it)
-    with pytest.raises(VersionConflict, match="created anew"):
+    with pytest.raises(errors.VersionConflict, match="created again"):
         workload_delete(caller, stage.place)
     assert stage.stored()["metadata"]["uid"] != former
 
@@ -169,7 +168,7 @@ def test_what_is_on_its_way_out_is_not_deleted_once_more(stage: Stage, caller: C
     assert stage.stored() == before
     assert AuditEntry.objects.latest("id").detail == "Nothing to change."
     stage.cluster.patch_merge(PODCLIQUESETS, stage.name, {"metadata": {"finalizers": None}}, namespace=stage.namespace)
-    with pytest.raises(NotFound):
+    with pytest.raises(errors.NotFound):
         workload_delete(caller, stage.place)
 
 
@@ -179,7 +178,7 @@ def test_what_is_on_its_way_out_is_not_deleted_once_more(stage: Stage, caller: C
 def test_a_workload_that_groves_operator_keeps_stays(deployed: Stage, caller: Caller) -> None:
     hand_to_grove(deployed.cluster, deployed.namespace)
     deployed.observe()
-    with pytest.raises(InvalidState, match="Grove's own operator"):
+    with pytest.raises(errors.InvalidState, match="Grove's own operator"):
         workload_delete(caller, deployed.place)
     assert "deletionTimestamp" not in deployed.stored()["metadata"]
 
@@ -189,7 +188,7 @@ def test_an_installation_that_takes_no_commands_deletes_nothing(setting: str, st
     environment = replace(settings.ENVIRONMENT, read_only=setting == "read_only", observe=setting == "observe")
     with (
         override_settings(ENVIRONMENT=environment),
-        pytest.raises(PermissionDenied, match="You may not delete a workload: this installation"),
+        pytest.raises(errors.PermissionDenied, match="You may not delete a workload: this installation"),
     ):
         workload_delete(caller, stage.place)
     assert is_there(stage)
@@ -201,6 +200,6 @@ def test_it_needs_a_permission_of_its_own(stage: Stage, caller: Caller) -> None:
     group.permissions.add(Permission.objects.get(codename="apply_workload"))
     user.groups.add(group)
     NamespaceGrant.objects.create(user=user, cluster=stage.cluster_name, namespace=stage.namespace)
-    with pytest.raises(PermissionDenied, match="lacks the permission delete_workload"):
+    with pytest.raises(errors.PermissionDenied, match="lacks the permission delete_workload"):
         workload_delete(replace(caller, user=user, name="otto"), stage.place)
     assert is_there(stage)

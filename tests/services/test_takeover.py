@@ -110,9 +110,9 @@ def test_a_dry_run_shows_everything_and_changes_nothing(stage: Stage, caller: Ca
 
 def test_people_command_nothing_to_a_workload_of_grove_until_it_is_taken_over(stage: Stage, caller: Caller) -> None:
     before = versions(stage)
-    with pytest.raises(InvalidState, match="Grove's own operator keeps this set"):
+    with pytest.raises(InvalidState, match="Grove's own operator manages this set"):
         execute(caller, stage.place, restart())
-    with pytest.raises(InvalidState, match="Grove's own operator keeps this set"):
+    with pytest.raises(InvalidState, match="Grove's own operator manages this set"):
         pods_delete(caller, stage.place, [PodRef(stage.loop.pods()[0]["metadata"]["name"])])
     assert versions(stage) == before
     take_over(caller, stage)
@@ -186,7 +186,7 @@ def test_pods_of_an_older_template_are_left_to_the_update(stage: Stage, caller: 
     before = uids(stage)
     told = take_over(caller, stage, dry_run=True)
     assert told.outdated == 1
-    assert "1 of 30 pods are of another template" in told.changed.warnings[0].message
+    assert "1 of 30 pods run another template" in told.changed.warnings[0].message
     take_over(caller, stage)
     assert uids(stage) == before
     stage.deploy()

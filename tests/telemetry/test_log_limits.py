@@ -60,7 +60,7 @@ def test_another_host_each_time_makes_no_more_lines_than_the_same_one(client: Cl
     assert len(log.lines) == 5
     log.clock.now += WINDOW_SECONDS
     assert client.get("/", headers={"host": "one-more.example"}).status_code == 400
-    assert log.lines[-1].endswith("(595 more like this were left out)")
+    assert log.lines[-1].endswith("(595 more like this were omitted)")
 
 
 def test_another_origin_each_time_makes_no_more_lines_than_the_same_one(log: Log) -> None:
@@ -92,7 +92,7 @@ def test_how_many_were_left_out_is_told_with_the_next(log: Log) -> None:
         logger.warning("away")
     log.clock.now += WINDOW_SECONDS
     logger.warning("away")
-    assert log.lines[-1] == "WARNING kombu.connection: away (3 more like this were left out)"
+    assert log.lines[-1] == "WARNING kombu.connection: away (3 more like this were omitted)"
 
 
 def test_lines_of_our_own_keep_their_traceback_and_are_bounded_too(log: Log) -> None:

@@ -144,7 +144,7 @@ def test_chips_count_and_lead_to_what_they_count(viewer: Client, row: models.Clu
 def test_what_is_searched_for_is_shown_and_never_run(viewer: Client, row: models.Cluster) -> None:
     page = get(viewer, "/?search=<script>alert(1)</script>")
     assert "<script>alert" not in page
-    assert "No workload like that" in page
+    assert "No workloads match" in page
 
 
 def test_without_workloads_the_page_says_how_to_get_one(viewer: Client, row: models.Cluster) -> None:
@@ -249,10 +249,10 @@ def test_an_update_that_is_stuck_says_so_before_a_scale_below_the_minimum(viewer
 @pytest.mark.parametrize(
     ("reason", "words"),
     [
-        ("CrashLoopBackOff", "Container crashes again and again"),
+        ("CrashLoopBackOff", "Container keeps crashing"),
         ("ImagePullBackOff", "Image cannot be pulled"),
         ("CreateContainerConfigError", "Container cannot be created"),
-        ("OOMKilled", "Container runs out of memory"),
+        ("OOMKilled", "Container ran out of memory"),
         ("TooFewAvailable", "Too few replicas are available"),
         ("WaitingForReady", "Pods do not become ready"),
     ],

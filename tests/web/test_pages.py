@@ -137,7 +137,7 @@ def test_the_audit_is_narrowed_by_the_address(viewer: Client, row: models.Cluste
     assert "change images</td>" in page or "change images <details" in page
     assert "<b>bea</b>" not in page
     assert "<b>bea</b>" in get(viewer, "/audit/?command=scale_workload&since=2020-01-01&until=2999-01-01")
-    assert "No command like that" in get(viewer, "/audit/?until=2020-01-01")
+    assert "No matching commands" in get(viewer, "/audit/?until=2020-01-01")
     get(viewer, "/audit/?since=2020-02-31")
 
 
@@ -149,7 +149,7 @@ def test_what_the_audit_is_narrowed_by_stays_while_one_pages_and_while_it_is_liv
     for address in re.findall(r'(?:rel="next"|data-live-src)[^>]*?="(?:/audit/|/live/audit/)\?([^"]+)"', page):
         assert "actor=ana&amp;since=2020-01-01&amp;until=2999-01-01" in address
     assert 'value="2999-01-01"' in page, "the day that was chosen, not the one after it"
-    assert get(viewer, "/live/audit/?actor=nobody-like-that").count("No command like that") == 1
+    assert get(viewer, "/live/audit/?actor=nobody-like-that").count("No matching commands") == 1
 
 
 # ---- tokens

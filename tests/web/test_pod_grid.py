@@ -124,7 +124,7 @@ def test_a_pod_that_is_wanted_and_not_there_leaves_an_empty_place(row: models.Cl
         "missing",
         "chat-0-web-00002",
     ]
-    assert [cell.label for cell in replica.groups[0].boxes[1].cells if not cell.pod] == ["worker 0, not there"]
+    assert [cell.label for cell in replica.groups[0].boxes[1].cells if not cell.pod] == ["worker 0, missing"]
 
 
 def test_a_pod_that_leaves_keeps_its_place_until_another_has_it(row: models.Cluster) -> None:

@@ -1,11 +1,11 @@
-"""A PodCliqueSet manifest with everything put in that was left out.
+"""Puts the defaults into a PodCliqueSet manifest.
 
-First of all that looks at a manifest: `schema`, `validation` and `parsing` meet the defaults in place. Takes any value
-at all and never complains; what is not of the right type is left for `schema` to find. The invariant: nothing written
-is changed, the given manifest least of all, and doing it twice is doing it once.
+The first step for every manifest: `schema`, `validation` and `parsing` see it with its defaults. Takes any value and
+never raises; values of a wrong type stay for `schema` to find. The invariant: written values stay, the given manifest
+is not changed, and a second run changes nothing.
 
-The first half of these values the definitions in `deploy/crds` put in as well; the others depend on other fields
-(docs/resources.md). Inside `podSpec` nothing is put in: it would look like a change of the template.
+The definitions in `deploy/crds` set the constant defaults, too; the others depend on other fields (docs/resources.md).
+Nothing inside `podSpec` gets a default, because it would look like a change of the template.
 """
 
 from typing import Any, Final
@@ -23,7 +23,7 @@ Obj = dict[str, Any]
 
 
 def with_defaults(manifest: object) -> object:
-    """Return the manifest with its defaults; parts that had none to add are shared with the one given."""
+    """Return the manifest with its defaults; it shares unchanged parts with the given manifest."""
     if not isinstance(manifest, dict):
         return manifest
     filled = dict(manifest)
@@ -35,7 +35,7 @@ def with_defaults(manifest: object) -> object:
 
 
 def list_cliques_without_min_available(manifest: object) -> frozenset[str]:
-    """Return the names of the cliques of a manifest, as it was before the defaults, that leave minAvailable out."""
+    """Return the names of the cliques that leave minAvailable out, in a manifest without defaults."""
     spec = manifest.get("spec") if isinstance(manifest, dict) else None
     cliques = _list_objects(spec.get("template"), "cliques") if isinstance(spec, dict) else []
     return frozenset(
@@ -98,7 +98,7 @@ def _fill_scaling(component: Obj, name: str) -> Obj:
 
 
 def _set_defaults(obj: Obj, defaults: Obj, *, empty: object = None) -> Obj:
-    """Return the object with each default where it has nothing, or only what counts as empty."""
+    """Return the object with a default for each field that is missing, null or the empty value."""
     return {**obj, **{name: value for name, value in defaults.items() if obj.get(name) in (None, empty)}}
 
 
@@ -108,5 +108,5 @@ def _list_objects(parent: object, name: str) -> list[Obj]:
 
 
 def _is_positive_integer(value: object) -> bool:
-    # A default made of a number that is wrong would be found wrong once more.
+    # A default that repeats a wrong number would yield a second finding.
     return is_integer(value) and value >= 1

@@ -1,11 +1,11 @@
-"""What differs between two JSON values: where, what it was, what it is.
+"""The differences between two JSON values: path, value before, value after.
 
-Before it: an object before and after an edit, or as somebody saw it and as it is by now. After it: the JSON patch that
-makes the one of the other, the fields that a lost race names, and what the audit keeps of a command.
+The services compare an object before and after an edit, or as a page showed it and as it is now. From the differences
+come the JSON patch of an edit, the fields that a version conflict names, and the audit entry of a command.
 
-Objects are compared field by field and lists of one length entry by entry; a list that has got longer or shorter is one
-difference, so that no index ever means two entries. The invariant: the operations, carried out on the first value, give
-the second.
+Objects are compared field by field, and lists of equal length entry by entry; a list of another length is one
+difference, so that an index always means the same entry. The invariant: the JSON patch turns the first value into the
+second.
 """
 
 import re
@@ -18,7 +18,7 @@ _PLAIN: Final = re.compile(r"[A-Za-z0-9_-]+")
 
 
 class Absent(Enum):
-    """Nothing is written at a place; null would be something."""
+    """Stands for a missing field, in contrast to null."""
 
     ABSENT = "absent"
 
@@ -26,41 +26,41 @@ class Absent(Enum):
 ABSENT: Final = Absent.ABSENT
 
 FieldPath = tuple[str | int, ...]
-"""How to get to a value: names of fields and indices of entries."""
+"""The path to a value: names of fields and indices of entries."""
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A place at which two values are not the same."""
+    """A path at which two values differ."""
 
     path: FieldPath
-    before: Any  # ABSENT where there was nothing
-    after: Any  # ABSENT where there is nothing any more
+    before: Any  # ABSENT: the field is new
+    after: Any  # ABSENT: the field was removed
 
     @property
     def field(self) -> str:
-        """The place as Kubernetes writes it."""
+        """The path as Kubernetes writes it."""
         return render_field_path(self.path)
 
 
 def find_differences(before: Any, after: Any) -> list[Difference]:
-    """Return all that differs, in the order of the fields."""
+    """Return the differences, in the order of the fields."""
     return list(_iter_differences(before, after, ()))
 
 
 def make_json_patch(differences: Iterable[Difference]) -> list[dict[str, Any]]:
-    """Return the operations that turn what was before into what is after."""
+    """Return the operations that turn the value before into the value after."""
     return [_make_operation(difference) for difference in differences]
 
 
-def render_field_path(way: FieldPath) -> str:
-    """Return a way as text.
+def render_field_path(path: FieldPath) -> str:
+    """Return a path as Kubernetes writes it.
 
     >>> render_field_path(("spec", "cliques", 1, "annotations", "example.com/owner"))
     'spec.cliques[1].annotations[example.com/owner]'
     """
     text = ""
-    for part in way:
+    for part in path:
         if isinstance(part, int) or not _PLAIN.fullmatch(part):
             text += f"[{part}]"
         else:
@@ -68,19 +68,19 @@ def render_field_path(way: FieldPath) -> str:
     return text
 
 
-def _iter_differences(before: Any, after: Any, way: FieldPath) -> Iterator[Difference]:
+def _iter_differences(before: Any, after: Any, path: FieldPath) -> Iterator[Difference]:
     if isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in (*before, *(name for name in after if name not in before)):
-            yield from _iter_differences(before.get(name, ABSENT), after.get(name, ABSENT), (*way, name))
+            yield from _iter_differences(before.get(name, ABSENT), after.get(name, ABSENT), (*path, name))
     elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
         for index, (former, present) in enumerate(zip(before, after, strict=True)):
-            yield from _iter_differences(former, present, (*way, index))
+            yield from _iter_differences(former, present, (*path, index))
     elif not _is_same(before, after):
-        yield Difference(way, before, after)
+        yield Difference(path, before, after)
 
 
 def _is_same(before: Any, after: Any) -> bool:
-    # For Python true is 1; whoever reads the field sees two values.
+    # In Python True equals 1; in JSON they are two values.
     return before == after and isinstance(before, bool) == isinstance(after, bool)
 
 

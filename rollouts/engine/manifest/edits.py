@@ -1,11 +1,11 @@
-"""What people change about a workload, as edits of its manifest: images, numbers, strategy, a restart, the way back.
+"""Edits of a PodCliqueSet manifest: images, replicas, strategy, restart, rollback.
 
-Before it: a PodCliqueSet as stored and what somebody asks for. After it: `validation`, which says whether the result
-may be stored; the services, which send what differs; and the preview, which runs it to its end. An edit answers only
-for what it was told (is there such a clique, such a container?), never for the rules of the result.
+An edit takes a stored manifest and returns the edited one. Then `validation` checks the result, the services send the
+difference, and the preview simulates it. An edit checks only its own arguments (does this clique exist, and this
+container?); the rules for the result are those of `validation`.
 
-The invariants: the given manifest is not changed, and what an edit is not about stays as it was written, so that the
-difference between the two is just what was asked for. An edit that cannot be made says why and changes nothing.
+The invariants: the given manifest is not changed, and fields that an edit is not about stay as written, so that the
+difference is exactly the edit. An edit that cannot be made returns InvalidEdit and changes nothing.
 """
 
 import re
@@ -18,51 +18,49 @@ from rollouts.engine.manifest.strategy_parts import MAX_SURGE, MAX_UNAVAILABLE, 
 
 Obj = dict[str, Any]
 
-# On the template of each clique that is restarted: another value is another template.
+# An annotation in the template of each restarted clique: a new value makes a new template.
 RESTARTED_AT: Final = "grove.io/restarted-at"
 
 _CLIQUES: Final = "cliques"
 _GROUPS: Final = "podCliqueScalingGroups"
-# What the pods of a clique are made of; everything else about a clique is no part of a revision.
+# With the pod spec, the fields of a clique that a revision restores.
 _POD_METADATA_FIELDS: Final = ("labels", "annotations")
 _MAX_IMAGE_LENGTH: Final = 1024
 _IMAGE: Final = re.compile(r"[!-~]+")
-_NO_SUCH_CLIQUE: Final = Finding(
-    "clique", FindingCode.UNKNOWN_CLIQUE, "the set has no clique of that name; correct the name"
-)
+_NO_SUCH_CLIQUE: Final = Finding("clique", FindingCode.UNKNOWN_CLIQUE, "the set has no clique with this name")
 
 
 @dataclass(frozen=True, slots=True)
 class InvalidEdit:
-    """An edit that cannot be made, and why; the fields are those of what was asked for."""
+    """Why an edit cannot be made; the findings name the arguments of the edit."""
 
     findings: tuple[Finding, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class ImageEdit:
-    """Another image for a container."""
+    """A new image for a container."""
 
     clique: str
     image: str
-    container: str = ""  # empty: the only one there is
+    container: str = ""  # empty: the only container of the clique
 
 
 def set_images(manifest: Obj, images: Sequence[ImageEdit]) -> Obj | InvalidEdit:
-    """Give containers of cliques other images."""
+    """Set the images of containers."""
     cliques, found = dict(enumerate(_entries(manifest, _CLIQUES))), []
     for index, asked in enumerate(images):
-        place = next((at for at, clique in cliques.items() if clique.get("name") == asked.clique), None)
-        changed = _NO_SUCH_CLIQUE if place is None else _set_image(cliques[place], asked)
+        position = next((at for at, clique in cliques.items() if clique.get("name") == asked.clique), None)
+        changed = _NO_SUCH_CLIQUE if position is None else _set_image(cliques[position], asked)
         if isinstance(changed, Finding):
             found.append(replace(changed, field=f"images[{index}].{changed.field}"))
-        elif place is not None:
-            cliques[place] = changed
+        elif position is not None:
+            cliques[position] = changed
     return InvalidEdit(tuple(found)) if found else _with_template(manifest, {_CLIQUES: list(cliques.values())})
 
 
 def scale(manifest: Obj, replicas: Any, component: str = "") -> Obj | InvalidEdit:
-    """Set how many replicas there are of the set, or in its template of a clique or a scaling group."""
+    """Set the replicas of the set, or those of a clique or scaling group in its template."""
     if not component:
         return {**manifest, "spec": {**_dict(manifest.get("spec")), "replicas": replicas}}
     if _kind_of(manifest, component) is None:
@@ -71,10 +69,10 @@ def scale(manifest: Obj, replicas: Any, component: str = "") -> Obj | InvalidEdi
 
 
 def edit_strategy(manifest: Obj, changes: Mapping[str, Any]) -> Obj | InvalidEdit:
-    """Change parts of the update strategy; what is not named stays, null takes something out.
+    """Change parts of the update strategy; parts that are not named stay, and null removes a part.
 
-    The parts are `type`, `maxUnavailable` and `maxSurge` of the set, and `components`: by the name of a clique or
-    scaling group the latter two, or null.
+    The parts are `type`, `maxUnavailable` and `maxSurge` of the set, and `components`: `maxUnavailable` and `maxSurge`
+    by the name of a clique or scaling group, or null to remove its strategy.
     """
     components: Mapping[str, Any] = changes.get("components") or {}
     unknown = [name for name in components if _kind_of(manifest, name) is None]
@@ -85,7 +83,7 @@ def edit_strategy(manifest: Obj, changes: Mapping[str, Any]) -> Obj | InvalidEdi
 
 
 def restart(manifest: Obj, at: str, components: Sequence[str] = ()) -> Obj | InvalidEdit:
-    """Have all pods replaced, or those of some cliques and scaling groups, as the strategy says."""
+    """Change the templates so that the strategy replaces all pods, or those of the named components."""
     unknown = [index for index, name in enumerate(components) if _kind_of(manifest, name) is None]
     if unknown:
         return InvalidEdit(tuple(_unknown_component(f"components[{index}]") for index in unknown))
@@ -95,10 +93,10 @@ def restart(manifest: Obj, at: str, components: Sequence[str] = ()) -> Obj | Inv
 
 
 def roll_back(manifest: Obj, template: Mapping[str, Any]) -> Obj | InvalidEdit:
-    """Make the pods again what they were under an earlier template of the set.
+    """Restore the pods of an earlier template of the set.
 
-    Pod specs, labels, annotations and the priority class come from there, so that the generation hash is that of the
-    earlier template; replicas, minimums and strategies stay as they are.
+    Pod specs, labels, annotations and the priority class come from the earlier template, so that the generation hash is
+    the earlier one; replicas, minimums and strategies stay.
     """
     former = {_name(clique): clique for clique in _list(template.get(_CLIQUES))}
     names = {_name(clique) for clique in _entries(manifest, _CLIQUES)}
@@ -139,7 +137,7 @@ def _set_image(clique: Obj, asked: ImageEdit) -> Obj | Finding:
 def _scaled(kind: str, entry: Obj, replicas: Any) -> Obj:
     if kind == _GROUPS:
         return {**entry, "replicas": replicas}
-    # A minimum that was left out stays left out: it was never asked for, and running PodCliques keep theirs.
+    # A minimum that was left out stays left out, and running PodCliques keep theirs.
     return {**entry, "spec": {**_dict(entry.get("spec")), "replicas": replicas}}
 
 
@@ -156,7 +154,7 @@ def _with_former_pods(clique: Obj, former: Mapping[str, Any]) -> Obj:
 
 
 def _copy_fields(owner: Obj, former: Mapping[str, Any], names: Iterable[str]) -> Obj:
-    """Return the object with some fields as they are in another, or without them where they are not."""
+    """Return the object with these fields of another object; a field that is missing there is removed."""
     taken = {name: former.get(name) for name in names}
     rest = {name: value for name, value in owner.items() if taken.get(name, value) is not None}
     return {**rest, **{name: value for name, value in taken.items() if value is not None}}
@@ -188,7 +186,7 @@ def _members(manifest: Obj, components: Iterable[str]) -> set[str]:
 
 
 def _kind_of(manifest: Obj, component: str) -> str | None:
-    """Return what is meant by a name; where a clique is called like a scaling group, the group is."""
+    """Return the list that holds a component; if a clique and a scaling group share the name, that of the groups."""
     kinds = (kind for kind in (_GROUPS, _CLIQUES) if any(_name(one) == component for one in _entries(manifest, kind)))
     return next(kinds, None)
 
@@ -210,5 +208,5 @@ def _list(value: Any, of: type = dict) -> list[Any]:
 
 
 def _unknown_component(field: str) -> Finding:
-    sentence = "the set has no clique and no scaling group of that name; correct the name"
+    sentence = "the set has no clique and no scaling group with this name"
     return Finding(field, FindingCode.UNKNOWN_COMPONENT, sentence)

@@ -21,13 +21,13 @@ LABEL_PATTERN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 
 @dataclass(frozen=True, slots=True)
 class FieldError:
-    """Why a value cannot be used. In the sentence, {field} stands for the name of the field."""
+    """Why a value is unusable; in the message, {field} stands for the name of the field."""
 
     code: FindingCode
     message: str
 
     def to_finding(self, path: str) -> Finding:
-        """Return the finding of this fault somewhere."""
+        """Return the finding at a path."""
         return Finding(path, self.code, self.message.replace("{field}", last_field(path) or "the manifest"))
 
 
@@ -37,11 +37,11 @@ class FieldType:
     __slots__ = ()
 
     def find_error(self, value: object) -> FieldError | None:
-        """Return why a value that is not null cannot be used at all, if so."""
+        """Return why a value other than null is unusable; None if it is usable, at least in part."""
         raise NotImplementedError
 
     def parse(self, value: Any, path: str, found: list[Finding]) -> Any:
-        """Return the usable part of a value without fault; note what is wrong with its other parts."""
+        """Return the usable part of a value without an error of its own; add findings for its other parts."""
         return value
 
 
@@ -53,7 +53,7 @@ class IntegerType(FieldType):
     maximum: int = MAX_INT32
 
     def find_error(self, value: object) -> FieldError | None:
-        """Return what keeps it from being such a number."""
+        """Return why it is not a whole number in the range."""
         if not is_integer(value):
             return FieldError(FindingCode.WRONG_TYPE, "{field} must be a whole number")
         if value < self.minimum:
@@ -69,20 +69,20 @@ class BooleanType(FieldType):
     __slots__ = ()
 
     def find_error(self, value: object) -> FieldError | None:
-        """Return what keeps it from being a flag."""
+        """Return why it is not a boolean."""
         return None if isinstance(value, bool) else FieldError(FindingCode.WRONG_TYPE, "{field} must be true or false")
 
 
 @dataclass(frozen=True, slots=True)
 class StringType(FieldType):
-    """A text; if there are choices, one of them."""
+    """A string; one of the choices, if there are any."""
 
     max_length: int | None = None
     choices: tuple[str, ...] = ()
     allow_empty: bool = True
 
     def find_error(self, value: object) -> FieldError | None:
-        """Return what keeps it from being such a text."""
+        """Return why it is not such a string."""
         if not isinstance(value, str):
             return FieldError(FindingCode.WRONG_TYPE, "{field} must be a string")
         if not value and not self.allow_empty:
@@ -100,25 +100,25 @@ class StringType(FieldType):
 
 @dataclass(frozen=True, slots=True)
 class PatternType(FieldType):
-    """A text of a certain form."""
+    """A string that matches a pattern."""
 
     pattern: re.Pattern[str]
     error: FieldError
     max_length: int = MAX_LABEL_LENGTH
 
     def find_error(self, value: object) -> FieldError | None:
-        """Return the fault of any other text."""
-        is_so = isinstance(value, str) and len(value) <= self.max_length and self.pattern.fullmatch(value)
-        return None if is_so else self.error
+        """Return the error unless the value matches."""
+        matches = isinstance(value, str) and len(value) <= self.max_length and self.pattern.fullmatch(value)
+        return None if matches else self.error
 
 
 class DurationType(FieldType):
-    """A time longer than 0."""
+    """A duration longer than 0."""
 
     __slots__ = ()
 
     def find_error(self, value: object) -> FieldError | None:
-        """Return what keeps it from being a time."""
+        """Return why it is not such a duration."""
         if isinstance(value, str) and parse_duration(value) is not None:
             return None
         sentence = "{field} must be a duration longer than 0, such as 30m, 4h or 1h30m"
@@ -133,7 +133,7 @@ class IntOrPercentType(FieldType):
     error: FieldError
 
     def find_error(self, value: object) -> FieldError | None:
-        """Return the fault of anything else."""
+        """Return the error unless the value is such a number or percentage."""
         if isinstance(value, str):
             percent = parse_percentage(value)
             return None if percent is not None and percent <= self.max_percent else self.error
@@ -141,12 +141,12 @@ class IntOrPercentType(FieldType):
 
 
 class StringMapType(FieldType):
-    """An object of texts by name, such as labels."""
+    """A map of strings, such as labels."""
 
     __slots__ = ()
 
     def find_error(self, value: object) -> FieldError | None:
-        """Return what keeps it from being one."""
+        """Return why it is not a map of strings."""
         if not isinstance(value, dict):
             return FieldError(FindingCode.WRONG_TYPE, "{field} must be a map of strings")
         if not all(isinstance(member, str) for member in value.values()):
@@ -158,7 +158,7 @@ class StringMapType(FieldType):
 
 @dataclass(frozen=True, slots=True)
 class ListType(FieldType):
-    """A list; its entries may need a name of their own."""
+    """A list; with a key, a field in which no two entries may agree."""
 
     entry: FieldType
     min_items: int = 0
@@ -166,7 +166,7 @@ class ListType(FieldType):
     key: str | None = None
 
     def find_error(self, value: object) -> FieldError | None:
-        """Return what keeps it from being such a list, its entries aside."""
+        """Return why it is not such a list, whatever its entries are."""
         if not isinstance(value, list):
             return FieldError(FindingCode.WRONG_TYPE, "{field} must be a list")
         if len(value) < self.min_items:
@@ -176,7 +176,7 @@ class ListType(FieldType):
         return None
 
     def parse(self, value: Any, path: str, found: list[Finding]) -> list[Any]:
-        """Return the list with None for each entry that cannot be used, so that the others keep their index."""
+        """Return the list with None for each unusable entry, so that the others keep their index."""
         entries = [parse_field(self.entry, entry, f"{path}[{index}]", found) for index, entry in enumerate(value)]
         seen = set()
         for index, entry in enumerate(entries):
@@ -190,18 +190,18 @@ class ListType(FieldType):
 
 @dataclass(frozen=True, slots=True)
 class ObjectType(FieldType):
-    """An object with known fields among others."""
+    """An object with known fields; it may have others."""
 
     fields: Mapping[str, FieldType] = field(default_factory=dict)
     required: tuple[str, ...] = ()
 
     def find_error(self, value: object) -> FieldError | None:
-        """Return what keeps it from being an object, its fields aside."""
+        """Return why it is not an object, whatever its fields are."""
         return None if isinstance(value, dict) else FieldError(FindingCode.WRONG_TYPE, "{field} must be an object")
 
     def parse(self, value: Any, path: str, found: list[Finding]) -> dict[str, Any]:
-        """Return the object with None for each known field that cannot be used."""
-        # A known field with nothing behind its name counts as left out, as it does for the API server.
+        """Return the object with None for each unusable known field."""
+        # A known field that is null counts as left out, as it does for the API server.
         usable = {name: member for name, member in value.items() if member is not None or name not in self.fields}
         for name, kind in self.fields.items():
             if name in usable or name in self.required:
@@ -211,12 +211,12 @@ class ObjectType(FieldType):
 
 def parse_field(kind: FieldType, value: object, path: str, found: list[Finding]) -> Any:
     """Return the usable part of a field, None if there is none; add what is wrong to `found`."""
-    fault = (
+    error = (
         FieldError(FindingCode.FIELD_MISSING, "{field} is missing; add it") if value is None else kind.find_error(value)
     )
-    if fault is None:
+    if error is None:
         return kind.parse(value, path, found)
-    found.append(fault.to_finding(path))
+    found.append(error.to_finding(path))
     return None
 
 
@@ -226,12 +226,12 @@ def join_path(path: str, name: str) -> str:
 
 
 def is_integer(value: object) -> TypeGuard[int]:
-    """Return whether a value is a whole number; true and false are none, though Python counts them in."""
+    """Whether a value is a whole number; in Python, booleans are integers, too."""
     return isinstance(value, int) and not isinstance(value, bool)
 
 
 def is_dns_label(text: str) -> bool:
-    """Return whether a text is a label in the sense of DNS, which names of pods are made of."""
+    """Whether a text is a DNS label, which pod names consist of."""
     return len(text) <= MAX_LABEL_LENGTH and LABEL_PATTERN.fullmatch(text) is not None
 
 

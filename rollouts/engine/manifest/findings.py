@@ -1,7 +1,7 @@
-"""What is wrong with a manifest, or odd about it: where, which rule, and a sentence with the way out.
+"""Findings: errors and warnings about a manifest, each with a field, a rule and a sentence that says how to fix it.
 
 `schema`, `validation` and `parsing` make findings; the admission webhook, the REST API, the forms and the sandbox show
-them. The sentences are the ones of the definitions in `deploy/crds`, so that a user reads the same words at every door.
+them. The definitions in `deploy/crds` have the same sentences, so that a user reads the same words everywhere.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Self
 
 
 class FindingCode(StrEnum):
-    """Which rule a finding is about; pages, API and logs show the same word."""
+    """The rule that a finding is about; pages, API and logs show this word."""
 
     # One value by itself
     FIELD_MISSING = "FieldMissing"
@@ -30,14 +30,14 @@ class FindingCode(StrEnum):
     INVALID_LABEL = "InvalidLabel"
     INVALID_ANNOTATION = "InvalidAnnotation"
     INVALID_ENV_NAME = "InvalidEnvName"
-    # Names that go together
+    # Names and references
     DUPLICATE_NAME = "DuplicateName"
     UNKNOWN_CLIQUE = "UnknownClique"
     UNKNOWN_GROUP = "UnknownGroup"
     CLIQUE_IN_TWO_GROUPS = "CliqueInTwoGroups"
     NAMES_TOO_LONG = "NamesTooLong"
     NAME_COLLISION = "NameCollision"
-    # Numbers that go together
+    # Numbers that depend on each other
     MIN_AVAILABLE_OVER_REPLICAS = "MinAvailableOverReplicas"
     MIN_REPLICAS_UNDER_MIN_AVAILABLE = "MinReplicasUnderMinAvailable"
     MIN_REPLICAS_UNDER_REPLICAS = "MinReplicasUnderReplicas"
@@ -71,9 +71,9 @@ class FindingCode(StrEnum):
     BUDGET_UNUSED = "BudgetUnused"
     # Updates
     IMMUTABLE = "Immutable"
-    # Accepted, and without effect
+    # Accepted without effect
     UNSUPPORTED = "Unsupported"
-    # What a command names
+    # Commands
     UNKNOWN_CONTAINER = "UnknownContainer"
     UNKNOWN_COMPONENT = "UnknownComponent"
     INVALID_IMAGE = "InvalidImage"
@@ -82,7 +82,7 @@ class FindingCode(StrEnum):
     FIELD_NOT_APPLIED = "FieldNotApplied"
     OUTDATED_PODS = "OutdatedPods"
     LEFT_ALONE = "LeftAlone"
-    # What a command may not ask of nodes
+    # Pod Security Standards
     POD_SECURITY = "PodSecurity"
     # Strategy overrides
     SETS_NOTHING = "SetsNothing"
@@ -94,23 +94,23 @@ class FindingCode(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong or odd."""
+    """One error or warning."""
 
     field: str  # as Kubernetes writes it: spec.template.cliques[1].updateStrategy.maxSurge; empty: the whole manifest
     code: FindingCode
-    message: str  # one sentence, with the way out
+    message: str  # one sentence that says how to fix it
 
 
 @dataclass(frozen=True, slots=True)
 class ValidationReport:
-    """All that was found about a manifest at once."""
+    """All findings about a manifest."""
 
-    errors: tuple[Finding, ...]  # any of these, and it is refused
-    warnings: tuple[Finding, ...] = ()  # shown, but nothing is refused for them
+    errors: tuple[Finding, ...]  # the manifest is refused if there are any
+    warnings: tuple[Finding, ...] = ()  # shown; they refuse nothing
 
     @classmethod
     def of(cls, errors: Iterable[Finding], warnings: Iterable[Finding] = ()) -> Self:
-        """Collect findings, each once, by their fields: those of cliques[2] before those of cliques[10]."""
+        """Return a report of distinct findings in the order of their fields: cliques[2] comes before cliques[10]."""
         return cls(_sort_findings(errors), _sort_findings(warnings))
 
     @property

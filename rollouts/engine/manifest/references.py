@@ -1,7 +1,7 @@
-"""Names in a PodCliqueSet that refer to one another, and what its numbers add up to.
+"""Rules of names that refer to one another, and of the total number of pods.
 
-Comes after `schema`, which has looked at each field by itself. `parsing` makes no Workload where one of these rules is
-broken, because things could not be named, found or counted; `validation` reports them together with all others.
+Comes after `schema`, which checks each field by itself. `parsing` returns no Workload where one of these rules is
+broken, because its objects could not be named, found or counted; `validation` reports these rules with all others.
 """
 
 import re
@@ -13,14 +13,14 @@ from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.manifest.set_manifest import FieldValue, SetManifest
 from rollouts.engine.model.workload import StartupType
 
-# As many pods as the largest cluster that Kubernetes is made for.
+# The largest cluster that Kubernetes supports has 150,000 pods.
 MAX_PODS: Final = 150_000
 
 _INDEX: Final = "(0|[1-9][0-9]*)"
 
 
 def check_references(pcs: SetManifest) -> Iterator[Finding]:
-    """Yield what is wrong with names that refer to one another, and with the number of pods."""
+    """Yield errors of names that refer to one another, and of the number of pods."""
     yield from _check_members_exist(pcs)
     yield from _check_members_in_one_group(pcs)
     yield from _check_predecessors_exist(pcs)
@@ -71,24 +71,24 @@ def _check_no_duplicates(names: FieldValue) -> Iterator[Finding]:
 
 
 def _check_name_collisions(pcs: SetManifest) -> Iterator[Finding]:
-    """No two PodCliques may get one name, however far groups are scaled.
+    """Yield the cliques whose PodCliques could get the same name, however far groups are scaled.
 
-    In a set `chat`, a clique `decode-0-leader` in no group would be `chat-0-decode-0-leader`, and so would the clique
-    `leader` in replica 0 of the group `decode`.
+    In a set `chat`, the PodClique of a standalone clique `decode-0-leader` would be `chat-0-decode-0-leader`, and so
+    would that of the clique `leader` in replica 0 of the group `decode`.
     """
     members = _map_members_to_groups(pcs)
     for clique in pcs.standalone:
         for member, group in members.items():
             if re.fullmatch(f"{group}-{_INDEX}-{member}", clique["name"].value):
                 yield _make_collision_finding(clique["name"], group, member)
-    places = {clique["name"].value: clique["name"] for clique in pcs.cliques}
+    names = {clique["name"].value: clique["name"] for clique in pcs.cliques}
     for (member, group), (other_member, other_group) in permutations(members.items(), 2):
         if _names_collide(group, member, other_group, other_member):
-            yield _make_collision_finding(places[other_member], group, member)
+            yield _make_collision_finding(names[other_member], group, member)
 
 
 def _map_members_to_groups(pcs: SetManifest) -> dict[str, str]:
-    """Return the group of each clique that is in one; names that are wrong or unknown are left out."""
+    """Return the group of each member clique, without unusable and unknown names."""
     return {
         member.value: group["name"].value
         for group in pcs.groups
@@ -98,9 +98,9 @@ def _map_members_to_groups(pcs: SetManifest) -> dict[str, str]:
 
 
 def _names_collide(group: str, clique: str, other: str, others_clique: str) -> bool:
-    """Return whether `<group>-<n>-<clique>` and `<other>-<m>-<others clique>` can be one name, by a longer other group.
+    """Whether `<group>-<n>-<clique>` and `<other>-<m>-<other's clique>` can be the same name, by a longer other group.
 
-    The group `a` with the clique `1-b`, and the group `a-0` with the clique `b`: a-0-1-b both.
+    Example: the clique `1-b` in the group `a` and the clique `b` in the group `a-0` can both be `a-0-1-b`.
     """
     longer = re.fullmatch(f"{group}-{_INDEX}(-.+)?", other)
     if longer is None:
@@ -110,8 +110,8 @@ def _names_collide(group: str, clique: str, other: str, others_clique: str) -> b
     return re.fullmatch(f"{start}{_INDEX}-{others_clique}", clique) is not None
 
 
-def _make_collision_finding(place: FieldValue, group: str, member: str) -> Finding:
-    return place.make_finding(
+def _make_collision_finding(name: FieldValue, group: str, member: str) -> Finding:
+    return name.make_finding(
         FindingCode.NAME_COLLISION,
         f"PodCliques of this clique could get the same name as those of {member} in the scaling group {group}; rename"
         " one of them",
@@ -130,6 +130,6 @@ def _check_pod_count(pcs: SetManifest) -> Iterator[Finding]:
     if pods > MAX_PODS:
         yield replicas.make_finding(
             FindingCode.TOO_MANY_PODS,
-            f"this asks for {pods} pods, and the largest clusters hold {MAX_PODS}; lower replicas of the set, of its"
+            f"the set asks for {pods} pods, and the largest clusters hold {MAX_PODS}; lower replicas of the set, of its"
             " cliques or of its scaling groups",
         )

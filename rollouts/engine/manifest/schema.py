@@ -39,7 +39,7 @@ _DOMAIN: Final = re.compile(r"[a-z][a-z0-9-]*")
 
 def parse_set(manifest: object) -> tuple[dict[str, Any], list[Finding]]:
     """Return the usable part of a PodCliqueSet with its defaults in place, and what is wrong with the rest."""
-    # Nobody reads the status here, and it may be as long as the workload is large.
+    # The rules do not read the status, which grows with the workload.
     without_status = {**manifest, "status": None} if isinstance(manifest, dict) else manifest
     found = _find_non_json(without_status)
     if found:
@@ -48,7 +48,7 @@ def parse_set(manifest: object) -> tuple[dict[str, Any], list[Finding]]:
 
 
 def _find_non_json(manifest: object) -> list[Finding]:
-    """Return a finding for what JSON cannot say or nobody can walk through; without recursion, for that very reason."""
+    """Return a finding for a part that is no JSON or nests too deep; without recursion, since the depth is unknown."""
     waiting: list[tuple[object, str, int]] = [(manifest, "", 0)]
     while waiting:
         value, path, depth = waiting.pop()
@@ -58,8 +58,8 @@ def _find_non_json(manifest: object) -> list[Finding]:
             waiting += [(member, join_path(path, name), depth + 1) for name, member in value.items()]
         elif isinstance(value, list):
             waiting += [(entry, f"{path}[{index}]", depth + 1) for index, entry in enumerate(value)]
-        elif fault := _find_scalar_error(value):
-            return [fault.to_finding(path)]
+        elif error := _find_scalar_error(value):
+            return [error.to_finding(path)]
     return []
 
 

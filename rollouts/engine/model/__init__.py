@@ -1,1 +1,1 @@
-"""The values that decisions are made of: the workload, the observed objects, and the actions of a plan."""
+"""The values that decisions read and return: the workload, the observed objects, and the actions of a plan."""

@@ -1,8 +1,8 @@
-"""What a plan consists of: writes to the cluster, in order, and what to tell.
+"""The parts of a plan: writes to the cluster in order, timeline events, and waits.
 
-`planner` makes these, the reconciler carries them out, `simulate` carries them out on a simulated world. An action
-says everything that is needed to do it once and to notice when it must not be done any more: who is deleted by uid,
-what is patched by resourceVersion. A refused action is no failure: the next pass looks again.
+`planner` makes a plan. The controller's executor sends its actions to the cluster; `simulation.cluster` applies them to
+a simulated one. An action carries its preconditions, so that it takes effect once or not at all: a delete names the
+uid, a patch the resourceVersion. A rejected action is no failure, because the next pass plans anew.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ class Kind(StrEnum):
 
 @value
 class Create:
-    """Create an object. Its name is a function of what is there, so a repeated create is refused, not doubled."""
+    """Create an object. Its name follows from the existing objects, so a repeated create is rejected as existing."""
 
     kind: Kind
     manifest: Mapping[str, Any]
@@ -33,31 +33,30 @@ class Create:
 
 @value
 class Patch:
-    """Change fields of an object (JSON merge patch), if it is still as it was seen."""
+    """Change fields of an object by a JSON merge patch, if it still has the resourceVersion."""
 
     kind: Kind
     name: str
     uid: str
-    resource_version: str  # empty: whatever it is by now
+    resource_version: str  # empty: any
     patch: Mapping[str, Any]
-    # Fields of the patch, as paths like `spec.podSpec`, that take the place of what is there and do not merge with
-    # it.
+    # Paths such as `spec.podSpec`: these fields replace the stored ones and are not merged with them.
     replaced_fields: tuple[str, ...] = ()
 
 
 @value
 class Delete:
-    """Delete an object, if it is still that one; what it owns goes with it."""
+    """Delete an object, if it still has the uid; the garbage collector deletes the objects that it owns."""
 
     kind: Kind
     name: str
     uid: str
-    reason: str  # why, CamelCase
+    reason: str  # CamelCase
 
 
 @value
 class RemoveGate:
-    """Take our scheduling gate off a pod; gates of others stay."""
+    """Remove Grove's scheduling gate from a pod; other gates stay."""
 
     pod: str
     uid: str
@@ -65,7 +64,7 @@ class RemoveGate:
 
 @value
 class WriteStatus:
-    """Replace the status of an object; only planned when it differs."""
+    """Replace the status of an object; planned only when it differs from the stored one."""
 
     kind: Kind
     name: str
@@ -78,37 +77,37 @@ Action = Create | Patch | Delete | RemoveGate | WriteStatus
 
 @value
 class TimelineEvent:
-    """An entry of the timeline: something that this pass decided."""
+    """An entry of the timeline: a decision of this pass."""
 
     reason: str  # CamelCase: UpdateStarted, ReplicaSelected, UnitDeleted, ...
-    component: str  # name of the object it is about
+    component: str  # name of the object
     text: str  # one sentence with names and numbers
 
 
 @value
 class Wait:
-    """Why a component does not move, and what would help."""
+    """Why a component does not move, and which remedies would help."""
 
     code: str  # of semantics 12: WaitingForReady, BudgetExhausted, SurgeUnschedulable, ...
     component: str  # name of the object that waits
     units: tuple[str, ...]  # names of the pods or replicas it waits for
     text: str  # one sentence with names and numbers
     remedies: tuple[str, ...]  # codes of the remedies that apply, e.g. SetMaxSurgeToZero
-    is_problem: bool  # False for what is only information, like AwaitingDeletion
-    # Of pods: for how long the longest of them has waited, and how long such a pod usually takes to become Ready. None:
-    # not known. They stand in no text: a status that says them would change with every pass.
+    is_problem: bool  # False for information such as AwaitingDeletion
+    # Of pods: how long the oldest of them has waited, and how long such a pod usually takes to become Ready; None:
+    # unknown. The text does not contain them, because a status with them would change in every pass.
     waited_seconds: float | None = None
     usual_seconds: float | None = None
 
 
 @value
 class Plan:
-    """One pass: what to do now, and what to say."""
+    """The result of one pass: actions, timeline events, waits."""
 
     actions: tuple[Action, ...]
     timeline_events: tuple[TimelineEvent, ...]
     waits: tuple[Wait, ...]
-    # Objects that carry our labels and contradict the tree; reported, never touched: name and why.
+    # Objects that have the labels of the workload and no place in it: name and reason. Reported, never changed.
     strangers: tuple[tuple[str, str], ...]
-    # When to look again though nothing happens, seconds since the epoch; None: when something changes.
+    # When the next pass is due if no object changes, in seconds since the epoch; None: no earlier than a change.
     requeue_at: float | None

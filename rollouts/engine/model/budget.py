@@ -1,8 +1,8 @@
-"""How many units may be missing and how many may be extra: budgets as written made into numbers.
+"""Budgets as numbers: how many units may be unavailable, and how many may exist beyond the wanted number.
 
-Comes after `parsing`, which gives the budget of each level as written (2, or "25%"); before the roller, the forms and
-`validation`, which all need the same numbers. The invariant: a `Budget` always lets an update move, so its two numbers
-are never both 0.
+Comes after `parsing`, which gives each budget as written (2, or "25%"). The roller, the forms and `validation` use the
+same numbers (`docs/semantics.md` 3). The invariant: a `Budget` always lets an update move, so its two numbers are never
+both 0.
 """
 
 import re
@@ -14,7 +14,7 @@ from rollouts.engine.model.workload import BudgetSpec, IntOrPercent
 DEFAULT_MAX_UNAVAILABLE: Final = 1
 DEFAULT_MAX_SURGE: Final = 0
 
-# Digits; Python reads no number of thousands of them, and one such text must not stop those who read many.
+# Python raises on integers of more than 4,300 digits; one such text must not fail a page that shows many budgets.
 _MAX_DIGITS: Final = 20
 _PERCENTAGE: Final = re.compile(r"(0|[1-9][0-9]{0,3})%")
 
@@ -23,9 +23,9 @@ _PERCENTAGE: Final = re.compile(r"(0|[1-9][0-9]{0,3})%")
 class Budget:
     """What an update may do to a number of units."""
 
-    # Units that may be unavailable at once; from 0 to the number of units, but 1 where nothing could move otherwise.
+    # How many units may be unavailable: from 0 to the number of units, or 1 where nothing could move otherwise.
     max_unavailable: int
-    # Units that may exist beyond the wanted number.
+    # How many units may exist beyond the wanted number.
     max_surge: int
 
 
@@ -42,7 +42,7 @@ def parse_percentage(text: str) -> int | None:
 
 
 def parse_budget(value: IntOrPercent | None) -> IntOrPercent | None:
-    """Return a budget as manifests hold it: text from a form that is a number is one.
+    """Return a budget as manifests hold it: the text "2" of a form becomes the number 2.
 
     >>> parse_budget("2"), parse_budget("25%"), parse_budget(3), parse_budget(None)
     (2, '25%', 3, None)
@@ -53,16 +53,16 @@ def parse_budget(value: IntOrPercent | None) -> IntOrPercent | None:
 
 
 def resolve_max_unavailable(spec: IntOrPercent | None, replicas: int) -> int:
-    """Return how many of the replicas may be unavailable: percentages rounded down, never more than there are.
+    """Return how many of the replicas may be unavailable: a percentage rounds down, the maximum is all of them.
 
-    25 % of 10 are 2.5, of which 2 may be missing; rounding up would promise less than what was asked for.
+    25 % of 10 are 2.5, so 2 may be unavailable; rounding up would keep fewer available than asked for.
 
     >>> resolve_max_unavailable("25%", 10)
     2
     >>> resolve_max_unavailable(None, 10)
     1
 
-    Written for five replicas and then scaled in to two, a budget of three is one of two:
+    A budget of three that was written for five replicas becomes two when they are scaled in to two:
 
     >>> resolve_max_unavailable(3, 2)
     2
@@ -74,9 +74,9 @@ def resolve_max_unavailable(spec: IntOrPercent | None, replicas: int) -> int:
 
 
 def resolve_max_surge(spec: IntOrPercent | None, replicas: int) -> int:
-    """Return how many may exist beyond the replicas: percentages rounded up.
+    """Return how many units may exist beyond the replicas: a percentage rounds up.
 
-    25 % of 10 are 2.5, which makes 3: whoever asks for some surge gets at least one.
+    25 % of 10 are 2.5, so 3; any percentage above 0 yields at least one.
 
     >>> resolve_max_surge("25%", 10)
     3
@@ -91,7 +91,7 @@ def resolve_max_surge(spec: IntOrPercent | None, replicas: int) -> int:
 
 
 def resolves_to_zero(spec: BudgetSpec, replicas: int) -> bool:
-    """Return whether nothing may be missing and nothing extra, so that nothing could ever be replaced.
+    """Whether both numbers resolve to 0, so that nothing could ever be replaced.
 
     10 % of 3 are 0.3, rounded down 0:
 
@@ -106,15 +106,15 @@ def resolves_to_zero(spec: BudgetSpec, replicas: int) -> bool:
 
 
 def resolve_budget(spec: BudgetSpec | None, replicas: int) -> Budget:
-    """Return the budget of a level with this many replicas; without one it is one at a time.
+    """Return the budget of a level with this many replicas; the default is one at a time.
 
     >>> resolve_budget(BudgetSpec("25%", "25%"), 10)
     Budget(max_unavailable=2, max_surge=3)
     >>> resolve_budget(None, 10)
     Budget(max_unavailable=1, max_surge=0)
 
-    Admission refuses a budget of 0 and 0, but 10 % of ten replicas scaled in to three is just that. One may be missing
-    then, as an update must be able to end:
+    Admission refuses a budget of 0 and 0, but 10 % of ten replicas that are scaled in to three resolves to that. Then
+    one may be unavailable, because an update must be able to end:
 
     >>> resolve_budget(BudgetSpec("10%", 0), 3)
     Budget(max_unavailable=1, max_surge=0)

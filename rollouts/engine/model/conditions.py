@@ -1,38 +1,38 @@
-"""Conditions: what is true of an object, since when, and why, as the API writes them.
+"""The conditions in a status: their types, how to find them, and how to merge new ones in.
 
-`status` puts them into the status of the three kinds; `termination` reads since when they hold. A condition keeps its
-time until its status changes; conditions of others stay where they are.
+`status` writes conditions of the four kinds; `termination` reads since when they hold. The invariants: a condition
+keeps its lastTransitionTime until its status changes, and conditions of other writers stay.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-# Of PodCliques and PodCliqueScalingGroups, as Grove has them
+# Of PodCliques and PodCliqueScalingGroups; Grove's types.
 BREACHED: Final = "MinAvailableBreached"
 SCHEDULED: Final = "PodCliqueScheduled"
 TERMINATING: Final = "GangTerminationInProgress"
 
 SCALED_BELOW: Final = "ScaledBelowMinAvailable"
-"""Why something is below its minimum where nothing is broken: it is scaled to less."""
+"""The reason of a component that is below its minimum because it is scaled to less."""
 
-# Of PodGangs: ours. All others are what a gang scheduler reports.
+# Of PodGangs. A gang scheduler reports all other conditions.
 INITIALIZED: Final = "Initialized"
 ALL_CREATED_MESSAGE: Final = "All its pods have been created."
-# How the message of Initialized ends: who reports the phase. So a phase that another wrote is told from our own.
+# The end of the message of Initialized says who reports the phase, which tells a scheduler's phase from ours.
 SCHEDULER_PHASE_MESSAGE: Final = "A scheduler reports the phase."
 _CONTROLLER_PHASE_MESSAGE: Final = "The controller reports the phase "
 
-# Of PodCliqueSets, our own
+# Of PodCliqueSets.
 AVAILABLE: Final = "Available"
 PROGRESSING: Final = "Progressing"
 STUCK: Final = "UpdateStuck"
 
 NOTHING_IN_THE_WAY: Final = "NothingInTheWay"
-"""Why an update is not stuck, where nothing is waited for."""
+"""The reason of an update that waits for nothing."""
 
-# The definitions take 32,768 characters, and a status with a longer one is refused whole; nobody reads so much.
+# The definitions accept 32,768 characters and refuse a status with a longer message; this much is readable.
 MAX_MESSAGE_LENGTH: Final = 4096
-# Of a list that must be complete.
+# For a message with a list that must be complete.
 MAX_LIST_MESSAGE_LENGTH: Final = 32_768
 
 Condition = dict[str, Any]
@@ -41,7 +41,7 @@ _NO_CONDITION: Final[Mapping[str, Any]] = {}
 
 
 def find_condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
-    """Return a condition of a stored status; an empty one if it is not there."""
+    """Return the condition of this type in a stored status; an empty one if there is none."""
     for condition in status.get("conditions") or ():
         if condition.get("type") == kind:
             found: Mapping[str, Any] = condition
@@ -50,14 +50,14 @@ def find_condition(status: Mapping[str, Any], kind: str) -> Mapping[str, Any]:
 
 
 def render_phase_message(phase: str) -> str:
-    """Return how the message of Initialized says that the controller reports this phase."""
+    """Return the end of the message of Initialized for a phase that the controller reports."""
     return f"{_CONTROLLER_PHASE_MESSAGE}{phase}."
 
 
 def is_phase_reported_by_scheduler(status: Mapping[str, Any]) -> bool:
-    """Whether a gang scheduler reports how far a PodGang is: by a condition, a score, or another phase than we wrote.
+    """Whether a gang scheduler reports the phase of a PodGang: by a condition, a score, or a phase that is not ours.
 
-    Once it has, it stays so: two writers would take turns for ever.
+    This stays true once it is true; two writers of one field would overwrite each other for ever.
     """
     if not status.get("phase"):
         return False
@@ -72,7 +72,7 @@ def is_phase_reported_by_scheduler(status: Mapping[str, Any]) -> bool:
 def merge_conditions(
     former: Sequence[Mapping[str, Any]], wanted: Sequence[Condition], dropped: Sequence[str] = ()
 ) -> list[Mapping[str, Any]]:
-    """Return the conditions with those that are wanted in place; each brings the time at which it would change."""
+    """Return the former conditions with the wanted ones merged in; a wanted one has the time of its change."""
     new = {condition["type"]: condition for condition in wanted}
     kept: list[Mapping[str, Any]] = []
     for condition in former:
@@ -85,7 +85,7 @@ def merge_conditions(
 
 
 def keep_transition_time(former: Mapping[str, Any], wanted: Condition) -> Condition:
-    """Return the condition that is wanted with the time since which its status holds."""
+    """Return the wanted condition with the transition time of its status."""
     since = former.get("lastTransitionTime")
     if not since or former.get("status") != wanted["status"]:
         return wanted
@@ -93,7 +93,7 @@ def keep_transition_time(former: Mapping[str, Any], wanted: Condition) -> Condit
 
 
 def _replace_condition(former: Mapping[str, Any], wanted: Condition) -> Mapping[str, Any]:
-    """Return the condition that is wanted; the former one, with all that it carries, if nothing changes."""
+    """Return the wanted condition; the former one, with all its fields, if nothing changes."""
     is_same = all(former.get(name) == wanted[name] for name in ("status", "reason", "message"))
     return former if is_same and former.get("lastTransitionTime") else keep_transition_time(former, wanted)
 
@@ -101,6 +101,6 @@ def _replace_condition(former: Mapping[str, Any], wanted: Condition) -> Mapping[
 def make_condition(
     kind: str, status: str, reason: str, message: str, since: str, *, longest: int = MAX_MESSAGE_LENGTH
 ) -> Condition:
-    """Return a condition that holds since then; of a message that is longer than this the beginning."""
+    """Return a condition that holds since a time; a message longer than `longest` is cut."""
     shortened = message if len(message) <= longest else f"{message[: longest - 1]}…"
     return {"type": kind, "status": status, "reason": reason, "message": shortened, "lastTransitionTime": since}

@@ -1,22 +1,22 @@
-"""The two hashes that say whether pods are of the current template.
+"""The template hash and the generation hash, which decide whether pods are outdated (`docs/semantics.md` 2).
 
-Comes after `parsing`; the planner compares its results with the labels and the status of what exists. The template hash
-names the template of one clique and is a label of its pods; the generation hash names the templates of all cliques and
-a new one starts an update. The invariant: the same templates give the same hash in every release of this software,
-because another hash would replace every pod of every workload. `tests/engine/model/test_hashing.py` pins the values.
+Comes after `parsing`; the planner compares the hashes with the labels and the status of existing objects. The template
+hash identifies the template of one clique and is a label of its pods. The generation hash identifies the templates of
+all cliques; a new one starts an update. The invariant: the same templates give the same hash in every release, because
+another hash would replace every pod of every workload. `tests/engine/model/test_hashing.py` pins the values.
 
-A hash is made of the template in a canonical form, so that two ways to write one template do not differ, whether a
-person wrote it or a program that writes out every field:
+A hash covers the canonical form of a template, so that two spellings of one template are equal, whether a person wrote
+the manifest or a program that writes out every field:
 
-- a field that is null, and an empty list, say the same as a field left out, in every part of a pod's spec;
-- so do empty labels and annotations, and the empty texts and objects that are listed below;
-- restartPolicy left out is Always, terminationGracePeriodSeconds left out is 30, as the API server makes them;
-- 30.0 is 30: the API server stores whole numbers without their point;
-- "1000m" is "1" and "1Gi" is "1024Mi", wherever a pod's spec has an amount of a resource (`quantities`);
-- the order of fields does not matter, the order of lists does.
+- a null field and an empty list count as absent, in every part of a pod's spec;
+- so do empty labels and annotations, and the empty strings and objects that are listed below;
+- an absent restartPolicy is Always, an absent terminationGracePeriodSeconds is 30, the defaults of the API server;
+- 30.0 is 30: the API server stores whole numbers without a decimal point;
+- "1000m" is "1" and "1Gi" is "1024Mi", wherever a pod's spec has a quantity (`quantities`);
+- the order of fields does not count, the order of lists does.
 
-Other empty texts and objects stay as they are: `emptyDir: {}` is a volume, `storageClassName: ""` is not the default
-class. When in doubt two templates differ: one update too many does less harm than one that never comes.
+Other empty strings and objects stay: `emptyDir: {}` is a volume, `storageClassName: ""` is not the default class. In
+doubt two templates differ: an unnecessary update does less harm than a missing one.
 """
 
 import hashlib
@@ -27,14 +27,14 @@ from typing import Any, Final
 from rollouts.engine.model.quantities import with_canonical_quantities
 from rollouts.engine.model.workload import CliqueTemplate, Workload
 
-# Fits a label and the end of a name. No vowels and none of 0, 1 and 3, so that no hash spells a word.
+# Valid in a label and in a name. Without vowels and 0, 1 and 3, so that no hash spells a word.
 _ALPHABET: Final = "bcdfghjklmnpqrstvwxz2456789"
 _LENGTH: Final = 10
-# Of the pod's spec itself; deeper down the same names may be somebody's keys.
+# Only at the top of a pod's spec; deeper, a user may have chosen these names as keys.
 _EMPTY_STRING_IS_ABSENT: Final = frozenset(
     {"nodeName", "priorityClassName", "restartPolicy", "schedulerName", "serviceAccountName"}
 )
-# Anywhere in the spec: no map with keys of somebody's own holds objects.
+# Anywhere in the spec: no map with keys chosen by a user holds objects.
 _EMPTY_OBJECT_IS_ABSENT: Final = frozenset(
     {
         *("affinity", "nodeAffinity", "podAffinity", "podAntiAffinity", "nodeSelector", "securityContext"),
@@ -45,30 +45,30 @@ _POD_DEFAULTS: Final = {"restartPolicy": "Always", "terminationGracePeriodSecond
 
 
 def compute_template_hash(clique: CliqueTemplate, priority_class: str) -> str:
-    """Return the hash of the pods that a clique makes: labels, annotations, and the spec with the priority class."""
+    """Return the hash of the pods of a clique: labels, annotations, and the spec with the priority class."""
     return _short_hash(_template(clique, priority_class))
 
 
 def compute_generation_hash(workload: Workload) -> str:
     """Return the hash over the templates of all cliques.
 
-    The cliques count by their names, not by their order: listing them in another order changes no pod.
+    Cliques count by name, not by position: another order of the list changes no pod.
     """
     return _short_hash({clique.name: _template(clique, workload.priority_class) for clique in workload.cliques})
 
 
 def compute_name_suffix(*parts: Any) -> str:
-    """Return the end of a pod's name: five letters that follow from what is told."""
+    """Return the suffix of a pod's name: five letters derived from the parts."""
     return _short_hash(parts)[:5]
 
 
 def compute_settings_hash(settings: Mapping[str, Any]) -> str:
-    """Return the hash of settings that are no part of a pod's template: of those the same one is written once."""
+    """Return the hash of settings outside the pod template, by which the controller notices a change of them."""
     return _short_hash(_canonical(settings))
 
 
 def effective_pod_spec(clique: CliqueTemplate, priority_class: str) -> dict[str, Any]:
-    """Return the spec that the clique's pods get: the priority class of the set, where it has one, goes before."""
+    """Return the spec of the clique's pods; a priority class of the set overrides that of the clique."""
     return {**clique.pod_spec, "priorityClassName": priority_class} if priority_class else {**clique.pod_spec}
 
 

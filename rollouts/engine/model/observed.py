@@ -1,10 +1,10 @@
-"""What is there, as values: the objects of one workload as the mirror or a test saw them.
+"""The observed objects of one workload, as values.
 
-`planner` compares them with the `workload`; whoever reads the cluster builds them. They hold what decisions need and
-nothing else (a pod here is not a pod's manifest), so a workload of a thousand pods is a few thousand small values.
+The mirror and the simulation build them; `planner` compares them with the `workload`. They hold only what decisions
+need, so a workload of a thousand pods is a few thousand small values.
 
-Words used everywhere: an object is *leaving* when it has a deletionTimestamp; a leaving pod counts neither as there nor
-as available. *Available* is a pod that is Ready and not leaving, whatever its containers went through before.
+`leaving` means terminating: the object has a deletionTimestamp. Which pods are live and available is decided here, in
+`Pod.is_live` and `Pod.available`; `tree.views` decides it for PodCliques and replicas (`docs/semantics.md` 1).
 """
 
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from typing import Any, Final
 from rollouts.engine.model.values import value
 
 TERMINAL_PHASES: Final = frozenset({"Failed", "Succeeded"})
-"""Phases of pods that will never serve again."""
+"""Phases of pods that have ended and will never serve again."""
 
 
 @value
@@ -24,30 +24,30 @@ class Pod:
     name: str
     uid: str
     clique: str  # name of its PodClique
-    index: int  # its stable identity within the clique, from the hostname
+    index: int  # its stable identity within the PodClique, from the hostname
     template_hash: str
     created: float  # seconds since the epoch
-    node: str  # empty while not scheduled
+    node: str  # empty: not scheduled
     phase: str  # Pending, Running, ...
     ready: bool  # the Ready condition and nothing else
     leaving: bool
-    gated: bool  # waits for its gang: our scheduling gate is still on it
-    message: str = ""  # the scheduler's or kubelet's words on why it is not further
-    # Not Ready though its containers have started, or after one has ended with an error; not when merely starting.
+    gated: bool  # still has Grove's scheduling gate
+    message: str = ""  # why it does not proceed, from the scheduler or the kubelet
+    # Not Ready although its containers have started, or after one ended with an error; False while it is starting.
     failing: bool = False
-    # When it is to be gone at the latest, its deletionTimestamp; None while nobody has deleted it.
+    # Its deletionTimestamp: when it should be gone at the latest; None: not deleted.
     gone_by: float | None = None
-    resource_version: str = ""  # as it was seen; empty where there is no API server to ask
-    scheduled_at: float | None = None  # when it got its node; None while it has none, or where nobody noted it
-    ready_since: float | None = None  # when `ready` last changed; None where nobody noted it
+    resource_version: str = ""  # empty in a simulation
+    scheduled_at: float | None = None  # when it got its node; None: no node, or unknown
+    ready_since: float | None = None  # when `ready` last changed; None: unknown
     restarts: int = 0  # of all its containers
-    # What a container fails with while the pod is not Ready, in Kubernetes' word: CrashLoopBackOff, OOMKilled, ...
+    # The fault of a container while the pod is not Ready: CrashLoopBackOff, OOMKilled, ...
     fault: str = ""
-    fault_detail: str = ""  # the image, the exit code: what stays the same while the fault lasts
+    fault_detail: str = ""  # the image or exit code, which stays the same while the fault lasts
 
     @property
     def started_at(self) -> float:
-        """When it began to become Ready: with its node, or else when it was created."""
+        """When it began to start: when it got its node, or else when it was created."""
         return self.created if self.scheduled_at is None else self.scheduled_at
 
     @property
@@ -68,7 +68,7 @@ class Pod:
 
 @value
 class Clique:
-    """A PodClique: in no group, or of one replica of a scaling group."""
+    """A PodClique: standalone, or in one replica of a scaling group."""
 
     name: str
     uid: str
@@ -77,17 +77,17 @@ class Clique:
     created: float
     template: str  # name of the clique in the set's template
     replica: int  # of the set
-    group: str  # name of its PodCliqueScalingGroup; empty for a clique in no group
-    group_replica: int  # -1 for a clique in no group
-    template_hash: str  # its label: the template that its pods are to have
-    replicas: int  # belongs to whoever scales it, once it exists
-    # The replicas of the template when they were last put in force here; None when nobody noted it.
+    group: str  # name of its PodCliqueScalingGroup; empty: standalone
+    group_replica: int  # -1: standalone
+    template_hash: str  # its label: the template that its new pods get
+    replicas: int  # the live value, which users and autoscalers change
+    # The replicas of the template that were last applied; None: not recorded.
     template_replicas: int | None
     leaving: bool
     status: Mapping[str, Any]
-    # What it has from its template as noted on it: `labels.tier`, `annotations.example.com/owner`.
+    # The labels and annotations from its template, as recorded on it: `labels.tier`, `annotations.example.com/owner`.
     template_keys: tuple[str, ...] = ()
-    min_available: int = 0  # as it was made with; 0 when it has none
+    min_available: int = 0  # the minimum that it was created with; 0: none
 
 
 @value
@@ -105,7 +105,7 @@ class Group:
     template_replicas: int | None
     leaving: bool
     status: Mapping[str, Any]
-    # What it has from its template as noted on it: `annotations.example.com/owner`, and a hash over all of that.
+    # The annotations from its template, as recorded on it, and a hash over them.
     template_keys: tuple[str, ...] = ()
 
 
@@ -118,7 +118,7 @@ class Gang:
     resource_version: str
     replica: int
     leaving: bool
-    # For each of its groups, by the name of the PodClique: minReplicas and the names of the pods it refers to.
+    # By the name of the PodClique: minReplicas, and the names of the pods that it lists.
     pod_groups: Mapping[str, tuple[int, tuple[str, ...]]]
     status: Mapping[str, Any]
     priority_class: str = ""
@@ -126,7 +126,7 @@ class Gang:
 
 @value
 class Service:
-    """The headless service of a replica of the set."""
+    """The headless Service of a replica of the set."""
 
     name: str
     uid: str
@@ -137,7 +137,7 @@ class Service:
 
 @value
 class ReadyTime:
-    """How long pods of a template usually took from their node to Ready."""
+    """How long pods of a template usually take from their node to Ready."""
 
     clique: str  # name of the clique in the set's template
     template_hash: str
@@ -147,14 +147,14 @@ class ReadyTime:
 
 @value
 class Observed:
-    """Everything there is of one workload."""
+    """All observed objects of one workload."""
 
-    # Of the PodCliqueSet, as stored.
+    # The stored status of the PodCliqueSet.
     status: Mapping[str, Any] = field(default_factory=dict)
     cliques: tuple[Clique, ...] = ()
     groups: tuple[Group, ...] = ()
     gangs: tuple[Gang, ...] = ()
     services: tuple[Service, ...] = ()
     pods: tuple[Pod, ...] = ()
-    # What was noted of templates while their pods were there, oldest first: an update may replace all pods at once.
+    # Recorded while the pods of a template existed, oldest first: an update may replace all pods at once.
     ready_times: tuple[ReadyTime, ...] = ()

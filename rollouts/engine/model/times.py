@@ -1,6 +1,6 @@
-"""Moments as the API writes them: seconds since the epoch to RFC 3339 in UTC, and back.
+"""Times as the API writes them: seconds since the epoch to RFC 3339 in UTC, and back.
 
-`status` writes them, `update` and `termination` compare with them. Whole seconds, as the API server keeps them.
+`status` writes them; `termination` compares them. Whole seconds, as the API server keeps them.
 """
 
 from datetime import UTC, datetime
@@ -8,7 +8,7 @@ from functools import lru_cache
 
 
 def render_time(seconds: float) -> str:
-    """Return a moment as text.
+    """Return a time as RFC 3339 text.
 
     >>> render_time(1763262732.9)
     '2025-11-16T03:12:12Z'
@@ -18,12 +18,12 @@ def render_time(seconds: float) -> str:
 
 @lru_cache(maxsize=4096)
 def _render_second(second: int) -> str:
-    """Return a whole second as text; the same few are told again and again."""
+    """Return a whole second as text; a pass renders the same few many times."""
     return f"{datetime.fromtimestamp(second, UTC).replace(tzinfo=None).isoformat()}Z"
 
 
 def parse_time(text: object) -> float | None:
-    """Return a moment in seconds since the epoch; None for anything that is not one.
+    """Return the seconds since the epoch of an RFC 3339 text; None for any other value.
 
     >>> parse_time("2025-11-16T03:12:12Z"), parse_time("yesterday"), parse_time(None)
     (1763262732.0, None, None)

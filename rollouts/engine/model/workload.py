@@ -1,8 +1,7 @@
-"""A PodCliqueSet as values: what is wanted, parsed and defaulted.
+"""A PodCliqueSet as values: the desired state, parsed and with its defaults.
 
-`parsing` makes these from a manifest; everything else in the engine reads them. The invariant: every default is in
-place, every number is an int, every name is known to exist; what has not passed `validation` never becomes a Workload
-that is acted on.
+`parsing` makes these from a manifest; the rest of the engine reads them. The invariants: every default is in place,
+every number is an int, and every name that is referred to exists.
 """
 
 from collections.abc import Mapping
@@ -15,7 +14,7 @@ IntOrPercent = int | str
 
 
 class Strategy(StrEnum):
-    """How a change of the template reaches the running pods."""
+    """How a change of a template reaches the running pods (`docs/semantics.md` 5)."""
 
     ROLLING_RECREATE = "RollingRecreate"
     ROLLING_UPDATE = "RollingUpdate"
@@ -43,7 +42,7 @@ class StartupType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class BudgetSpec:
-    """maxUnavailable and maxSurge of one level as written; None where left out (1 and 0 then)."""
+    """maxUnavailable and maxSurge of one level as written; None: left out, so 1 and 0."""
 
     max_unavailable: IntOrPercent | None = None
     max_surge: IntOrPercent | None = None
@@ -51,29 +50,29 @@ class BudgetSpec:
 
 @dataclass(frozen=True, slots=True)
 class CliqueTemplate:
-    """One role: a pod template and how many pods of it."""
+    """One role: a pod template and its number of pods."""
 
     name: str
     role_name: str
     labels: Mapping[str, str]
     annotations: Mapping[str, str]
-    # As written; the set's priorityClassName is put in when pods are built and hashed.
+    # As written; pods and hashes also get the set's priorityClassName.
     pod_spec: Mapping[str, Any]
     replicas: int
     min_available: int
-    # Names of cliques that must be up first; only looked at under Startup.EXPLICIT.
+    # Names of cliques that must be up first; used only with StartupType.EXPLICIT.
     starts_after: tuple[str, ...]
     auto_scaling: Mapping[str, Any] | None
-    # None: the defaults. Only a clique in no scaling group has one.
+    # None: the defaults. Only a standalone clique has one.
     budget: BudgetSpec | None
-    # Whether minAvailable is written; left out it is replicas, and a PodClique keeps the one that it was made with.
-    # Two templates that ask for the same pods are the same template, whichever of them writes its default out.
+    # Whether minAvailable is written. If it is left out, it equals replicas, and a PodClique keeps the minimum that it
+    # was created with. Not compared: templates that ask for the same pods are equal.
     has_explicit_min_available: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupTemplate:
-    """A scaling group: cliques that are scaled, placed and replaced together."""
+    """A scaling group: cliques that are scaled, scheduled and replaced together."""
 
     name: str
     clique_names: tuple[str, ...]
@@ -93,9 +92,9 @@ class Workload:
     uid: str
     generation: int
     replicas: int
-    # In force: written, or derived when left out (RollingUpdate if a component has a budget, else RollingRecreate).
+    # As written; if left out, RollingUpdate if a component has an updateStrategy, else RollingRecreate.
     strategy: Strategy
-    # Of the set level; used by ReplicaRecreate.
+    # Of the replicas of the set; only SET_BUDGET_STRATEGY uses it.
     budget: BudgetSpec
     cliques: tuple[CliqueTemplate, ...]
     groups: tuple[GroupTemplate, ...]
@@ -103,5 +102,5 @@ class Workload:
     priority_class: str
     termination_delay: float  # seconds
     publish_not_ready_addresses: bool
-    # The manifest this was made from, defaults put in; unknown fields and status are in here untouched.
+    # The manifest with its defaults; unknown fields and the status are unchanged in it.
     manifest: Mapping[str, Any]

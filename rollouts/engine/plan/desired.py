@@ -1,63 +1,37 @@
-"""The objects of a workload as they are created: services, scaling groups, PodCliques and pods.
+"""The desired objects of a workload: services, scaling groups, PodCliques and pods, and the patches that update them.
 
-`plan_builder` says which are missing; here is what they look like, down to labels, environment and owners, so that
-Grove's users and tools find what they know. The invariants: an object is built from the current template and from
-nothing remembered, and a pod's name follows from what is there, so that a create whose answer was lost is refused when
-it is repeated instead of making a second pod.
+`plan_builder` decides which are missing. Labels, environment and owners are Grove's, so that Grove's users and tools
+find what they know. The invariants: an object is built from the current template and from nothing stored; the name of
+a pod follows from what is observed, so a create that is repeated after a lost answer is refused instead of creating a
+second pod.
 
-Left out for now: the init container that holds pods back until the cliques named in `startsAfter` are up. PodCliques
-carry `startsAfter`, nobody waits for it yet.
+Not done yet: the init container that lets pods wait for the cliques in `startsAfter`. PodCliques have `startsAfter`,
+and nothing waits for it.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from rollouts.engine.model import names
-from rollouts.engine.model.hashing import compute_name_suffix, compute_settings_hash, effective_pod_spec
+from rollouts.engine.model.hashing import compute_name_suffix, effective_pod_spec
+from rollouts.engine.model.metadata import GROVE_API, default_labels, make_owner_references
 from rollouts.engine.model.observed import Clique, Group
+from rollouts.engine.model.template_keys import (
+    RESERVED_ANNOTATIONS,
+    RESERVED_LABELS,
+    TEMPLATE_KEYS,
+    TEMPLATE_REPLICAS,
+    compute_clique_keys,
+    compute_group_keys,
+    compute_scaling_keys,
+    find_scaling_keys,
+    select_template_annotations,
+    select_template_labels,
+)
 from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, StartupType, Workload
 from rollouts.engine.tree.views import CliqueView, GroupView
 
 Manifest = dict[str, Any]
-
-GROVE_API: Final = "grove.io/v1alpha1"
-SCHEDULER_API: Final = "scheduler.grove.io/v1alpha1"
-
-# The replicas of the template that were last put in force; in between, live replicas belong to whoever scales.
-TEMPLATE_REPLICAS: Final = "grove.io/template-replicas"
-
-# The labels and annotations that a PodClique or a scaling group has from its template, as
-# `labels.tier,annotations.example.com/owner`, so that those that leave the template are taken out and those of others
-# are not. `autoScalingConfig=` of a PodClique and `settings=` of a scaling group are followed by a hash, so that a
-# change of what is not in the template hash is noticed.
-TEMPLATE_KEYS: Final = "grove.io/template-keys"
-_AUTO_SCALING_KEY: Final = "autoScalingConfig="
-_SETTINGS_KEY: Final = "settings="
-
-# What a template may carry under these names is not put on PodCliques: they say where a PodClique belongs.
-_RESERVED_LABELS: Final = frozenset(
-    {
-        *(names.MANAGED_BY, names.PART_OF, names.NAME, names.COMPONENT, names.CLIQUE, names.GANG, names.BASE_GANG),
-        *(names.REPLICA_INDEX, names.GROUP, names.GROUP_REPLICA_INDEX, names.POD_INDEX, names.TEMPLATE_HASH),
-    }
-)
-_RESERVED_ANNOTATIONS: Final = frozenset({TEMPLATE_REPLICAS, TEMPLATE_KEYS})
-
-
-def default_labels(workload: str, component: str, name: str) -> dict[str, str]:
-    """Return the labels of everything that belongs to a set."""
-    return {
-        names.MANAGED_BY: names.OPERATOR,
-        names.PART_OF: workload,
-        names.NAME: name,
-        names.COMPONENT: component,
-    }
-
-
-def make_owner_references(kind: str, name: str, uid: str, api: str = GROVE_API) -> list[Manifest]:
-    """Return the reference that makes an object go with its owner."""
-    owner = {"apiVersion": api, "kind": kind, "name": name, "uid": uid}
-    return [{**owner, "controller": True, "blockOwnerDeletion": True}]
 
 
 def build_service(workload: Workload, replica: int) -> Manifest:
@@ -101,7 +75,7 @@ def build_group(workload: Workload, template: GroupTemplate, replica: int) -> Ma
 
 
 def build_clique(workload: Workload, view: CliqueView, replica: int) -> Manifest:
-    """Return a PodClique in no scaling group."""
+    """Return a standalone PodClique."""
     labels = clique_labels(workload, view, replica, component="pcs-podclique")
     labels[names.GANG] = names.base_gang_name(workload.name, replica)
     owner = make_owner_references("PodCliqueSet", workload.name, workload.uid)
@@ -123,64 +97,29 @@ def build_member_clique(
 def clique_labels(workload: Workload, view: CliqueView, replica: int, *, component: str) -> dict[str, str]:
     """Return the labels of a PodClique, without those of its gang and group."""
     return {
-        **_template_labels(view.template),
+        **select_template_labels(view.template),
         **default_labels(workload.name, component, view.name),
         names.REPLICA_INDEX: str(replica),
         names.TEMPLATE_HASH: view.template_hash,
     }
 
 
-def _template_labels(template: CliqueTemplate) -> dict[str, str]:
-    return {name: value for name, value in template.labels.items() if name not in _RESERVED_LABELS}
-
-
 def _clique_annotations(template: CliqueTemplate) -> dict[str, str]:
-    """Return the annotations of a PodClique that it has from its template, and the note of what it has from there."""
-    annotations = {name: value for name, value in template.annotations.items() if name not in _RESERVED_ANNOTATIONS}
-    keys = [
-        *(f"labels.{name}" for name in sorted(_template_labels(template))),
-        *(f"annotations.{name}" for name in sorted(annotations)),
-        *compute_scaling_keys(template),
-    ]
+    """Return the annotations of a PodClique that it has from its template, and the record of them."""
+    annotations = select_template_annotations(template)
+    keys = compute_clique_keys(template)
     return {**annotations, TEMPLATE_KEYS: ",".join(keys)} if keys else annotations
 
 
-def compute_scaling_keys(template: CliqueTemplate) -> tuple[str, ...]:
-    """Return what is noted on a PodClique of the autoscaling settings of its template; nothing if there are none."""
-    if template.auto_scaling is None:
-        return ()
-    return (f"{_AUTO_SCALING_KEY}{compute_settings_hash(template.auto_scaling)}",)
-
-
-def find_scaling_keys(keys: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what is noted on a PodClique of autoscaling settings."""
-    return tuple([key for key in keys if key.startswith(_AUTO_SCALING_KEY)]) if keys else ()
-
-
-def compute_group_keys(template: GroupTemplate) -> tuple[str, ...]:
-    """Return what is noted on a scaling group of its template; nothing where it has nothing but numbers from there."""
-    annotations = _template_annotations(template)
-    if not annotations:
-        return ()
-    return (
-        *(f"annotations.{name}" for name in sorted(annotations)),
-        f"{_SETTINGS_KEY}{compute_settings_hash(annotations)}",
-    )
-
-
-def _template_annotations(template: GroupTemplate) -> dict[str, str]:
-    return {name: value for name, value in template.annotations.items() if name not in _RESERVED_ANNOTATIONS}
-
-
 def _group_annotations(template: GroupTemplate) -> dict[str, str]:
-    """Return the annotations that a scaling group has from its template, and the note of what it has from there."""
+    """Return the annotations that a scaling group has from its template, and the record of them."""
     keys = compute_group_keys(template)
-    annotations = _template_annotations(template)
+    annotations = select_template_annotations(template)
     return {**annotations, TEMPLATE_KEYS: ",".join(keys)} if keys else annotations
 
 
 def member_labels(workload: Workload, group: GroupView, replica: int, index: int) -> dict[str, str]:
-    """Return the labels that say to which replica of a scaling group, and to which gang, something belongs."""
+    """Return the labels of a replica of a scaling group and its gang."""
     base = names.base_gang_name(workload.name, replica)
     labels = {names.GROUP: group.name, names.GROUP_REPLICA_INDEX: str(index)}
     if index < group.template.min_available:
@@ -190,20 +129,24 @@ def member_labels(workload: Workload, group: GroupView, replica: int, index: int
 
 
 def patch_clique_template(workload: Workload, view: CliqueView, former_keys: tuple[str, ...]) -> Manifest:
-    """Return the change that makes a PodClique promise its pods the current template.
+    """Return the patch that gives a PodClique the current template.
 
-    What it has from an older one, as `noted`, goes: null takes out, and what the current one has is put over it.
+    Labels and annotations from an older template are removed (null), then those of the current one are set.
     """
     removed: dict[str, dict[str, None]] = {"labels": {}, "annotations": {TEMPLATE_KEYS: None} if former_keys else {}}
     for field, _, name in (key.partition(".") for key in former_keys):
-        if field in removed and name not in _RESERVED_LABELS and name not in _RESERVED_ANNOTATIONS:
+        if field in removed and name not in RESERVED_LABELS and name not in RESERVED_ANNOTATIONS:
             removed[field][name] = None
     spec: Manifest = {"podSpec": effective_pod_spec(view.template, workload.priority_class)}
     if find_scaling_keys(former_keys) != compute_scaling_keys(view.template):
         spec["autoScalingConfig"] = view.template.auto_scaling
     return {
         "metadata": {
-            "labels": {**removed["labels"], **_template_labels(view.template), names.TEMPLATE_HASH: view.template_hash},
+            "labels": {
+                **removed["labels"],
+                **select_template_labels(view.template),
+                names.TEMPLATE_HASH: view.template_hash,
+            },
             "annotations": {**removed["annotations"], **_clique_annotations(view.template)},
         },
         "spec": spec,
@@ -211,7 +154,7 @@ def patch_clique_template(workload: Workload, view: CliqueView, former_keys: tup
 
 
 def patch_auto_scaling(clique: Clique, template: CliqueTemplate) -> Manifest | None:
-    """Return the change that gives a PodClique the autoscaling settings of its template; None while it has them."""
+    """Return the patch that gives a PodClique the autoscaling settings of its template; None if it has them."""
     scaling_keys = compute_scaling_keys(template)
     former = find_scaling_keys(clique.template_keys)
     if former == scaling_keys:
@@ -222,15 +165,13 @@ def patch_auto_scaling(clique: Clique, template: CliqueTemplate) -> Manifest | N
 
 
 def patch_group(group: Group, template: GroupTemplate) -> Manifest | None:
-    """Return the change that brings a scaling group up to date with its template; None while it is."""
+    """Return the patch that brings a scaling group up to date with its template; None if it is."""
     change = patch_replicas(group, template.replicas)
     keys = compute_group_keys(template)
     if group.template_keys == keys:
         return change
     former_keys = (key.partition(".") for key in group.template_keys)
-    gone = {
-        name: None for field, _, name in former_keys if field == "annotations" and name not in _RESERVED_ANNOTATIONS
-    }
+    gone = {name: None for field, _, name in former_keys if field == "annotations" and name not in RESERVED_ANNOTATIONS}
     annotations = {TEMPLATE_KEYS: None, **gone, **_group_annotations(template)}
     if change is None:
         return {"metadata": {"annotations": annotations}}
@@ -238,10 +179,10 @@ def patch_group(group: Group, template: GroupTemplate) -> Manifest | None:
 
 
 def patch_replicas(observed: Clique | Group, template_replicas: int) -> Manifest | None:
-    """Return the change that puts the template's replicas in force; None while they are as last noted.
+    """Return the patch that applies the replicas of the template; None if they are as last recorded.
 
-    What nobody has noted yet was made by someone else: its replicas stay, and the note is made. The minimum of a
-    PodClique that has none in its template goes down with its replicas, and never up.
+    An object without a record was created by Grove: it keeps its replicas, and the record is added. The minimum of a
+    PodClique without minAvailable in its template goes down with its replicas, and never up.
     """
     if observed.template_replicas == template_replicas:
         return None
@@ -255,7 +196,7 @@ def patch_replicas(observed: Clique | Group, template_replicas: int) -> Manifest
 
 
 def pod_name(view: CliqueView, clique: Clique, index: int) -> str:
-    """Return the name of the next pod with this index: the same until it exists, another one afterwards."""
+    """Return the name of the next pod with this index: the same until that pod exists, then another."""
     others = sorted(pod.uid for pod in view.pods if pod.index == index)
     return f"{view.name}-{compute_name_suffix(clique.uid, index, view.template_hash, others)}"
 
@@ -269,7 +210,7 @@ def build_pod(
     replica: int,
     group: tuple[GroupView, int] | None = None,
 ) -> Manifest:
-    """Return a pod of a PodClique; `group` is the scaling group and its replica it is in."""
+    """Return a pod of a PodClique; `group` is its scaling group and the index of the group replica."""
     component = "pcsg-podclique" if group else "pcs-podclique"
     labels = clique_labels(workload, view, replica, component=component) | {
         names.CLIQUE: view.name,
@@ -318,7 +259,7 @@ def _predecessors(
 ) -> list[str]:
     """Return the names of the PodCliques that this one starts after.
 
-    One in a scaled gang looks only at its own replica of the group: all others were up before.
+    In a scaled gang these are only PodCliques of the same group replica: all others are up already.
     """
     scaled = group is not None and index >= group.template.min_available
     found: list[str] = []
@@ -345,7 +286,7 @@ def _predecessor_names(workload: Workload, template: CliqueTemplate) -> Iterable
 
 
 def _environment(workload: Workload, view: CliqueView, replica: int, group: GroupTemplate | None) -> list[Manifest]:
-    """Return what each container is told about its place."""
+    """Return the environment variables that tell each container its position."""
     service = names.service_name(workload.name, replica)
     variables = [
         {"name": "GROVE_PCS_NAME", "value": workload.name},

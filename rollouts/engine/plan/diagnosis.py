@@ -1,109 +1,52 @@
-"""Why it is not moving: for everything that waits a code, a sentence with names and numbers, and what would help.
+"""Why a rollout waits: for each wait a code, a sentence with names and numbers, and remedies (`docs/semantics.md` 12).
 
-Reads the steps of the pass (`docs/semantics.md` 12), so what is told is what was decided; `remedies` says what helps.
-A wait is no fault: pods take time. It is called a problem once it has lasted longer than such things do, by the
-measured times (`ready_times`), and at once where waiting does not help: a container that fails (`container_faults`),
-or fewer available replicas than the budget allows. One code of a pass is told to be the cause. The invariant: while a
-pass has nothing to do and something wanted is not there, a wait names what it is waiting for.
+It reads the steps of the pass, so it reports what was decided. `wait_codes` has the codes, `messages` the sentences,
+`remedies` what ends a wait. A wait is normal, because pods take time. It is a problem once it lasts longer than usual
+(`deadlines`), and at once where waiting does not help: a container fails, or fewer replicas are available than the
+budget allows. One code of the pass is the cause. The invariant: while a pass has nothing to do and a wanted object is
+missing or not available, a wait names what the pass waits for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from enum import StrEnum
 from functools import lru_cache
 from itertools import chain
 from typing import Final
 
 from rollouts.engine.model.actions import Wait
-from rollouts.engine.model.budget import Budget
-from rollouts.engine.model.conditions import SCALED_BELOW
-from rollouts.engine.model.container_faults import FAULT_SENTENCES, STABLE_AFTER, ContainerFault, is_stable
+from rollouts.engine.model.container_faults import STABLE_AFTER, is_stable
 from rollouts.engine.model.observed import Group, Pod, Service
 from rollouts.engine.model.values import value
 from rollouts.engine.model.workload import BUDGET_STRATEGIES
-from rollouts.engine.plan import remedies
+from rollouts.engine.plan import messages, remedies
+from rollouts.engine.plan.deadlines import DELETED_WITHIN, compute_deadline, find_waiting_since
+from rollouts.engine.plan.messages import Subject, count, name_all, render_list
 from rollouts.engine.plan.remedies import NO_SURGE_STATE, Remedies, Remedy, SurgeState
+from rollouts.engine.plan.wait_codes import FAULT_CODES, UNSCHEDULED_CODES, WaitCode, wait_sort_key
 from rollouts.engine.rollout.gangs import WantedGang
 from rollouts.engine.rollout.levels import LevelKind, list_levels
-from rollouts.engine.rollout.ready_times import READY_WITHIN, ReadyTimes
+from rollouts.engine.rollout.ready_times import ReadyTimes
 from rollouts.engine.rollout.roller import Unit
 from rollouts.engine.rollout.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.rollout.update import Update
 from rollouts.engine.tree.layout import Layout
 from rollouts.engine.tree.views import CliqueView, GroupView, ReplicaView, Tree
 
-
-class WaitCode(StrEnum):
-    """What is waited for."""
-
-    WAITING_FOR_READY = "WaitingForReady"
-    WAITING_FOR_TERMINATION = "WaitingForTermination"
-    BUDGET_EXHAUSTED = "BudgetExhausted"
-    SURGE_UNSCHEDULABLE = "SurgeUnschedulable"
-    SURGE_NOT_READY = "SurgeNotReady"
-    SURGE_GATED = "SurgeGated"
-    REPLICA_UNSCHEDULABLE = "ReplicaUnschedulable"
-    WAITING_FOR_REPLICA = "WaitingForReplica"
-    AWAITING_DELETION = "AwaitingDeletion"
-    SCALED_BELOW_MIN_AVAILABLE = SCALED_BELOW
-    # What a container fails with, and what is missing of the replicas: problems as soon as they are seen.
-    IMAGE_NOT_PULLED = str(ContainerFault.IMAGE)
-    CONTAINER_NOT_CREATED = str(ContainerFault.CONFIG)
-    OUT_OF_MEMORY = str(ContainerFault.MEMORY)
-    CRASH_LOOP = str(ContainerFault.CRASH)
-    TOO_FEW_AVAILABLE = "TooFewAvailable"
-
-
-CAUSE_SENTENCES: Final[Mapping[str, str]] = {
-    WaitCode.SURGE_UNSCHEDULABLE: "Surge has no node yet.",
-    WaitCode.REPLICA_UNSCHEDULABLE: "Pods have no node yet.",
-    WaitCode.SURGE_GATED: "Surge is held back until its base gang is scheduled.",
-    WaitCode.SURGE_NOT_READY: "Surge is not Ready yet.",
-    WaitCode.WAITING_FOR_READY: "Pods are not Ready yet.",
-    WaitCode.WAITING_FOR_TERMINATION: "Pods that were deleted are not gone yet.",
-    WaitCode.WAITING_FOR_REPLICA: "Another replica goes first.",
-    WaitCode.BUDGET_EXHAUSTED: "As many are unavailable as may be.",
-}
-"""What an update can wait for, said of all of it: what explains most comes first, what follows from others last."""
-
-NOT_READY_CODES: Final = frozenset(
-    {WaitCode.WAITING_FOR_READY, WaitCode.SURGE_NOT_READY, *(WaitCode(str(fault)) for fault in ContainerFault)}
-)
-"""Pods that have a node and are not Ready, told by what is known of it."""
-
-UNSCHEDULED_CODES: Final = frozenset(
-    {WaitCode.SURGE_UNSCHEDULABLE, WaitCode.SURGE_GATED, WaitCode.REPLICA_UNSCHEDULABLE}
-)
-"""Pods without a node."""
-
-CONSEQUENCE_CODES: Final = (WaitCode.TOO_FEW_AVAILABLE, WaitCode.WAITING_FOR_REPLICA, WaitCode.BUDGET_EXHAUSTED)
-"""What only follows from something else, from the least to the most."""
-
-# Of a pod of which no scheduler has said anything, it is not yet worth telling that it has no node.
+# Until a scheduler reports on a pod, that it has no node is not the cause.
 _CODES_BEFORE_REPORT: Final[Mapping[str, str]] = {
     WaitCode.SURGE_UNSCHEDULABLE: WaitCode.SURGE_NOT_READY,
     WaitCode.REPLICA_UNSCHEDULABLE: WaitCode.WAITING_FOR_READY,
 }
 
-# Seconds after which a pod should have a node.
-SCHEDULED_WITHIN: Final = 60.0
-# A pod should be Ready in so many times the usual time, and is given so many seconds where that is little.
-LATE_FACTOR: Final = 3.0
-LATE_AFTER: Final = 30.0
-# The kubelet says soon after a pod got its node that it is not Ready. Where it says so later, the pod was Ready before.
-FIRST_REPORT_WITHIN: Final = 10.0
-# Seconds that a pod may take to go beyond those it asked for.
-DELETED_WITHIN: Final = 60.0
-
-_MAX_NAMES: Final = 3
+_SURGE_CODES: Final = frozenset({WaitCode.SURGE_GATED, WaitCode.SURGE_UNSCHEDULABLE, WaitCode.SURGE_NOT_READY})
 
 
 @value
 class WaitDiagnosis:
-    """Why nothing moves, and when more can be said."""
+    """The waits of a pass."""
 
     waits: tuple[Wait, ...]
-    cause: str  # the code that explains them; empty: nothing waits, or only for somebody who deletes pods
-    requeue_at: float | None  # when a wait becomes a problem
+    cause: str  # the code that explains most; empty: nothing waits, or only for deletions by hand
+    requeue_at: float | None  # when the next wait becomes a problem
 
 
 NOTHING_WAITS: Final = WaitDiagnosis((), "", None)
@@ -111,12 +54,12 @@ NOTHING_WAITS: Final = WaitDiagnosis((), "", None)
 
 @value
 class _PodContext:
-    """Where the pods of a clique stand."""
+    """The surroundings of the pods of a clique."""
 
-    base: WantedGang  # of their replica of the set
+    base: WantedGang  # the base gang of their replica of the set
     is_surge: bool  # all of them are surge
-    is_scaled: bool  # their gang is a scaled one, which waits for the base gang
-    surge: SurgeState  # beside the unit that they are replaced with
+    is_scaled: bool  # they are in a scaled gang, which waits for the base gang
+    surge: SurgeState  # the surge of the level that replaces them
 
     def with_surge(self, surge: SurgeState) -> "_PodContext":
         return _PodContext(self.base, self.is_surge, self.is_scaled, surge)
@@ -124,7 +67,7 @@ class _PodContext:
 
 @value
 class _Remaining:
-    """What is still there of something that is to go: its pods, or else what held them."""
+    """What still exists of an object that should be gone: its pods, or else their owners."""
 
     pods: tuple[Pod, ...] = ()
     owners: tuple[str, ...] = ()
@@ -138,14 +81,14 @@ class WaitCollector:
     """Collects the waits of one pass."""
 
     def __init__(self, layout: Layout, update: Update, now: float, ready_times: ReadyTimes) -> None:
-        """Look at things as they are now."""
+        """`ready_times` says how long pods usually take to become Ready."""
         self._ready_times = ready_times
         self._layout = layout
         self._workload = layout.workload
         self._update = update
         self._now = now
         self._due: list[float] = []
-        self._reported_codes: set[str] = set()  # what schedulers have spoken of
+        self._reported_codes: set[str] = set()  # of pods that a scheduler reports on
         self._unstable = {one.clique: one.replica for one in ready_times.list_unstable(now)}
 
     def collect(self, tree: Tree, steps: SetStep, bases: dict[int, WantedGang]) -> WaitDiagnosis:
@@ -164,8 +107,8 @@ class WaitCollector:
 
     def _find_cause(self, waits: Iterable[Wait]) -> str:
         codes = {wait.code for wait in waits}
-        told = {code if code in self._reported_codes else _CODES_BEFORE_REPORT.get(code, code) for code in codes}
-        return next((code for code in CAUSE_SENTENCES if code in told), "")
+        shown = {code if code in self._reported_codes else _CODES_BEFORE_REPORT.get(code, code) for code in codes}
+        return next((code for code in messages.CAUSES if code in shown), "")
 
     # The set
 
@@ -191,7 +134,7 @@ class WaitCollector:
         return waits
 
     def _turn_wait(self, tree: Tree, inside: Mapping[int, list[Wait]]) -> Sequence[Wait]:
-        """Say which replicas wait for the one that is updated, or for those that are down."""
+        """Return which replicas wait for the selected replica, or for replicas that are down."""
         update = self._update
         if not update.blocked_by:
             return () if update.selected is None else _selection_wait(self._layout, tree.outdated, update.selected)
@@ -203,26 +146,23 @@ class WaitCollector:
         ]
 
     def _blocked_wait(self, tree: Tree, others: tuple[str, ...], theirs: list[Wait]) -> Wait:
-        name, held_by = self._workload.name, self._update.blocked_by
-        down = [f"{name}-{index}" for index in held_by]
-        # What is the matter with them: the first problem says more than the first wait.
+        name, blocking = self._workload.name, self._update.blocked_by
+        down = [f"{name}-{index}" for index in blocking]
+        # The first problem in them says more than their first wait.
         detail = next((wait.text for wait in sorted(theirs, key=wait_sort_key)), "")
-        text = (
-            f"{_render_names(others)} {_render_waits_or_wait(others)} until {_render_names(down)}"
-            f" {_render_is_or_are(down)} available: no second replica is taken down meanwhile"
-            f"{f'; {detail}' if detail else '.'}"
-        )
+        sentence = messages.REPLICA_DOWN_FIRST.format(replicas=name_all(others), down=name_all(down))
+        text = f"{sentence}; {detail}" if detail else f"{sentence}."
         remedy_codes = dict.fromkeys(remedy for wait in theirs for remedy in wait.remedies)
-        never_placed = not any(one.is_anything_scheduled for one in tree.replicas.values() if one.index in held_by)
-        if never_placed and remedies.can_scale_in(held_by, self._workload.replicas):
+        never_placed = not any(one.is_anything_scheduled for one in tree.replicas.values() if one.index in blocking)
+        if never_placed and remedies.can_scale_in(blocking, self._workload.replicas):
             remedy_codes[Remedy.SCALE_IN] = None
         problem = any(wait.is_problem for wait in theirs)
         return Wait(WaitCode.WAITING_FOR_REPLICA, name, others, text, tuple(remedy_codes), is_problem=problem)
 
     def _shortage_wait(self, tree: Tree, steps: SetStep, inside: Mapping[int, list[Wait]]) -> list[Wait]:
-        """Say that fewer replicas are available than the budget allows; those that never were up do not count.
+        """Return that fewer replicas are available than the budget allows; only replicas that were complete count.
 
-        Where a wait in one of them is a problem, that is the cause and this would only repeat it.
+        If a wait inside one of them is a problem, that one is the cause, and this one would only repeat it.
         """
         if self._layout.is_on_delete or not tree.unavailable:
             return []
@@ -234,13 +174,14 @@ class WaitCollector:
         surge = len(tree.beyond(wanted) - tree.unavailable)
         if len(down) - surge <= most or any(wait.is_problem for index in down for wait in inside.get(index, ())):
             return []
-        names = [self._layout.prefixes[index] for index in down]
-        missing = f"{len(down)} of {wanted} replicas are not available, and maxUnavailable is {most}"
-        text = f"{_render_names(names)} {_render_is_or_are(names)} down: {missing}."
-        return [Wait(WaitCode.TOO_FEW_AVAILABLE, self._workload.name, tuple(names), text, (), is_problem=True)]
+        names = tuple([self._layout.prefixes[index] for index in down])
+        text = messages.TOO_FEW_AVAILABLE.format(
+            replicas=name_all(names), down=len(down), wanted=wanted, max_unavailable=most
+        )
+        return [Wait(WaitCode.TOO_FEW_AVAILABLE, self._workload.name, names, text, (), is_problem=True)]
 
     def _count_may_be_down(self, steps: SetStep) -> int:
-        """Return how many replicas of the set may be down; where components move, as many as their budgets let."""
+        """Return how many replicas of the set may be down: by the budget of the set, or by those of its components."""
         if self._layout.replaces_whole:
             return steps.budget.max_unavailable
         budgets = (level.budget for level in list_levels(self._workload) if level.kind is not LevelKind.SET)
@@ -264,7 +205,7 @@ class WaitCollector:
             waits += _deletion_wait(view)
         elif step.is_rolling and view.outdated:
             waits += self._budget_wait(view.name, "pod", step.units, step, view.wanted)
-        if step.is_rolling and view.scheduled < len(view.live):  # only a pod without a node is in the way of surge
+        if step.is_rolling and view.scheduled < len(view.live):  # surge can only take the node of a pod without one
             context = context.with_surge(_find_pod_surge(step))
         if self._is_any_waited_for(view) and not step.blocks_creates:
             waits += self._pod_waits(view, context, first_surge=view.wanted if step.is_rolling else None)
@@ -305,13 +246,13 @@ class WaitCollector:
             waits += self._pod_waits(view, context, first_surge=None)
         return waits
 
-    # One sentence each
+    # One wait each
 
     def _is_any_waited_for(self, view: CliqueView) -> bool:
         return view.available < len(view.live) or view.name in self._unstable
 
     def _is_between_crashes(self, pod: Pod) -> bool:
-        """Whether a pod is Ready for a moment; if so, note when it will have been for long enough."""
+        """Whether a pod is Ready only between two crashes; if so, the pass runs again when it would be stable."""
         since = pod.ready_since
         if since is None or is_stable(pod.restarts, self._now - since):
             return False
@@ -319,7 +260,7 @@ class WaitCollector:
         return True
 
     def _pod_waits(self, view: CliqueView, context: _PodContext, first_surge: int | None) -> list[Wait]:
-        """Say which pods are waited for, those of a kind together; from `first_surge` on they are surge."""
+        """Return a wait for the pods of each code; from the index `first_surge` on pods are surge."""
         found: dict[tuple[WaitCode, bool], list[Pod]] = {}
         for pod in view.live:
             if not pod.ready or self._is_between_crashes(pod):
@@ -334,31 +275,23 @@ class WaitCollector:
     def _pod_wait(
         self, code: WaitCode, view: CliqueView, pods: list[Pod], context: _PodContext, *, is_surge: bool
     ) -> Wait:
-        if code in FAULT_SENTENCES:
-            text, problem = _fault_sentence(code, view, pods, is_surge=is_surge), True
+        if code in FAULT_CODES:
+            text, problem = _render_fault(code, view, pods, is_surge=is_surge), True
         else:
-            problem = self._is_overdue([self._find_due(code, view, pod) for pod in pods])
-            # Of a pod that we hold back ourselves, a scheduler has only to say that it is held back.
+            problem = self._is_overdue([compute_deadline(code, pod, self._find_usual(view, pod)) for pod in pods])
+            # About a pod with our scheduling gate, a scheduler only reports the gate.
             message = next((pod.message for pod in pods if pod.message and not pod.gated), "")
             if message:
                 self._reported_codes.add(code)
-            text = f"{_pod_sentence(code, view, pods, context)}{f': {message}' if message else '.'}"
-        longest = min(pods, key=_waiting_since)
+            sentence = _render_pod_wait(code, view, pods, context)
+            text = f"{sentence}: {message}" if message else f"{sentence}."
+        longest = min(pods, key=find_waiting_since)
         return Wait(
             *(code, view.name, _list_pod_names(pods), text, self._pod_remedies(code, context.surge, is_surge=is_surge)),
             is_problem=problem,
-            waited_seconds=round(max(0.0, self._now - _waiting_since(longest)), 1),
+            waited_seconds=round(max(0.0, self._now - find_waiting_since(longest)), 1),
             usual_seconds=self._find_usual(view, longest),
         )
-
-    def _find_due(self, code: WaitCode, view: CliqueView, pod: Pod) -> float:
-        """Return when it is a problem that a pod has no node, or is not Ready."""
-        if code not in (WaitCode.WAITING_FOR_READY, WaitCode.SURGE_NOT_READY):
-            return pod.created + SCHEDULED_WITHIN
-        usual = self._find_usual(view, pod)
-        if usual is None:
-            return _waiting_since(pod) + (LATE_AFTER if _was_ready(pod) else READY_WITHIN)
-        return _waiting_since(pod) + max(LATE_AFTER, LATE_FACTOR * usual)
 
     def _find_usual(self, view: CliqueView, pod: Pod) -> float | None:
         return self._ready_times.find(view.template.name, pod.template_hash) if pod.node else None
@@ -377,7 +310,7 @@ class WaitCollector:
         names = remains.names
         if not names:
             return []
-        text = f"{component} waits until {_render_names(names)} {_render_is_or_are(names)} gone."
+        text = messages.WAITING_FOR_TERMINATION.format(component=component, objects=name_all(names))
         helps = (Remedy.FORCE_DELETE_PODS,) if remains.pods else ()
         deadlines = [pod.gone_by + DELETED_WITHIN for pod in remains.pods if pod.gone_by is not None]
         problem = bool(deadlines) and self._is_overdue(deadlines)
@@ -386,19 +319,20 @@ class WaitCollector:
     def _budget_wait(
         self, component: str, what: str, units: Iterable[Unit], step: CliqueStep | GroupStep | SetStep, wanted: int
     ) -> list[Wait]:
-        """Say that outdated units wait because as many are unavailable as may be."""
+        """Return that outdated units wait because the budget permits no further deletion."""
         live = [unit for unit in units if not unit.leaving]
         going = {removal.unit.key for removal in step.step.delete}
         waiting = [unit for unit in live if unit.outdated and unit.available and unit.key not in going]
         if not waiting:
             return []
         budget, available = step.budget, sum(unit.available for unit in live) - len(going)
-        counted, waits = (
-            (f"1 outdated {what}", "waits") if len(waiting) == 1 else (f"{len(waiting)} outdated {what}s", "wait")
-        )
-        text = (
-            f"{counted} of {component} {waits}: {max(available, 0)} {'is' if available == 1 else 'are'} available"
-            f" and maxUnavailable is {budget.max_unavailable}{_render_surge_suffix(budget)}."
+        surge = messages.BUDGET_EXHAUSTED_SURGE.format(max_surge=budget.max_surge) if budget.max_surge else ""
+        text = messages.BUDGET_EXHAUSTED.format(
+            units=count(len(waiting), f"outdated {what}"),
+            component=component,
+            available=count(max(available, 0)),
+            max_unavailable=budget.max_unavailable,
+            surge=surge,
         )
         keys = tuple(unit.key for unit in waiting)
         is_configurable = self._workload.strategy in BUDGET_STRATEGIES
@@ -406,7 +340,7 @@ class WaitCollector:
         return [Wait(WaitCode.BUDGET_EXHAUSTED, component, keys, text, helps, is_problem=False)]
 
     def _is_overdue(self, dues: list[float]) -> bool:
-        """Whether the first of these moments has passed; if not, note when it will have."""
+        """Whether the earliest deadline has passed; if not, the pass runs again at that time."""
         due = min(dues)
         if due <= self._now:
             return True
@@ -414,48 +348,28 @@ class WaitCollector:
         return False
 
 
-def wait_sort_key(wait: Wait) -> tuple[bool, int]:
-    """Order waits: problems first, causes before what only follows from them."""
-    rank = CONSEQUENCE_CODES.index(WaitCode(wait.code)) + 1 if wait.code in CONSEQUENCE_CODES else 0
-    return not wait.is_problem, rank
-
-
-def find_common_code(code: str) -> str:
-    """Return one code for all that mean the same: a pod that is not Ready may be told to crash, or not."""
-    return next((str(min(alike)) for alike in (NOT_READY_CODES, UNSCHEDULED_CODES) if code in alike), code)
-
-
-def find_problem(waits: Iterable[Wait]) -> Wait | None:
-    """Return the problem that explains most; None: no wait is a problem."""
-    return min((wait for wait in waits if wait.is_problem), key=wait_sort_key, default=None)
-
-
 def _deletion_wait(view: CliqueView) -> list[Wait]:
-    """Say that outdated pods stay until somebody deletes them."""
+    """Return that outdated pods run until they are deleted by hand."""
     if not view.outdated:
         return []
     outdated = [pod for pod in view.live if pod.template_hash != view.template_hash]
-    text = (
-        f"{view.outdated} of {len(view.live)} pods of {view.name} run an older template;"
-        " each comes back with the current one when it is deleted."
-    )
+    text = messages.AWAITING_DELETION.format(outdated=view.outdated, live=len(view.live), clique=view.name)
     helps = (Remedy.DELETE_OUTDATED_PODS,)
     return [Wait(WaitCode.AWAITING_DELETION, view.name, _list_pod_names(outdated), text, helps, is_problem=False)]
 
 
 def _is_scaled_below(step: ReplicaStep) -> bool:
-    """Whether any component is scaled below its minimum, be it one that the replica can do without."""
+    """Whether any component is scaled below its minimum, even one that the replica does not need to be available."""
     members = chain.from_iterable(cliques for group in step.groups for _, cliques in group.replicas)
     return any(clique.view.is_scaled_below_minimum for clique in chain(step.cliques, members))
 
 
 def _scale_wait(view: CliqueView | GroupView, what: str) -> list[Wait]:
-    """Say that somebody has scaled a component below its minimum: nothing else makes it available again."""
+    """Return that a component is scaled below its minimum: only another scale makes it available again."""
     if not view.is_live or not view.is_scaled_below_minimum:
         return []
-    text = (
-        f"{view.name} is scaled to {view.wanted} {what if view.wanted == 1 else f'{what}s'} and its minAvailable is"
-        f" {view.needed}: scale it to {view.needed} or more."
+    text = messages.SCALED_BELOW_MINIMUM.format(
+        component=view.name, units=count(view.wanted, what), minimum=view.needed
     )
     return [Wait(WaitCode.SCALED_BELOW_MIN_AVAILABLE, view.name, (), text, (), is_problem=True)]
 
@@ -478,10 +392,10 @@ def _is_original_outdated(units: Iterable[Unit], wanted: int) -> bool:
 
 
 def _find_fault(pod: Pod) -> WaitCode | None:
-    """Return what a container of a pod fails with; one that is Ready is so between two crashes."""
+    """Return the fault of a waiting pod; a Ready pod waits only if it is between two crashes."""
     if pod.ready:
         return WaitCode.CRASH_LOOP
-    return WaitCode(pod.fault) if pod.fault in FAULT_SENTENCES else None
+    return WaitCode(pod.fault) if pod.fault in FAULT_CODES else None
 
 
 def _pod_code(pod: Pod, context: _PodContext, *, is_surge: bool) -> WaitCode:
@@ -492,66 +406,54 @@ def _pod_code(pod: Pod, context: _PodContext, *, is_surge: bool) -> WaitCode:
     return WaitCode.SURGE_NOT_READY if is_surge else WaitCode.WAITING_FOR_READY
 
 
-def _was_ready(pod: Pod) -> bool:
-    """Whether a pod that is not Ready was so before."""
-    return pod.ready_since is not None and pod.ready_since > pod.started_at + FIRST_REPORT_WITHIN
-
-
-def _waiting_since(pod: Pod) -> float:
-    """Return since when a pod is waited for; one that is Ready for a moment, since its start."""
-    if not pod.ready and pod.ready_since is not None and _was_ready(pod):
-        return pod.ready_since
-    return pod.started_at if pod.node else pod.created
-
-
 def _was_complete_before(replica: ReplicaView) -> bool:
-    """Whether all of a set replica was there and available at some time: each component has noted it since then."""
+    """Whether a set replica was complete at some time, as the status of each of its components records."""
     components = (*(view.clique for view in replica.cliques), *(view.group for view in replica.groups))
     return all(one is not None and "currentPodCliqueSetGenerationHash" in one.status for one in components)
 
 
-def _fault_sentence(code: WaitCode, view: CliqueView, pods: list[Pod], *, is_surge: bool) -> str:
-    keys = _list_pod_names(pods)
-    one, several = FAULT_SENTENCES[code]
+def _render_fault(code: WaitCode, view: CliqueView, pods: list[Pod], *, is_surge: bool) -> str:
+    sentence = messages.CONTAINER_FAULTS[code].format(pods=_name_pods(pods, is_surge=is_surge), clique=view.name)
     detail = next((pod.fault_detail for pod in pods if pod.fault_detail), "")
-    who = f"{'Surge ' if is_surge else ''}{_render_names(keys)} of {view.name}"
-    return f"{who} {one if len(keys) == 1 else several}{f': {detail}' if detail else ''}."
+    return f"{sentence}: {detail}." if detail else f"{sentence}."
 
 
-def _pod_sentence(code: WaitCode, view: CliqueView, pods: list[Pod], context: _PodContext) -> str:
-    surge = "Surge " if code in (WaitCode.SURGE_GATED, WaitCode.SURGE_UNSCHEDULABLE, WaitCode.SURGE_NOT_READY) else ""
-    keys = _list_pod_names(pods)
-    who, is_one = f"{surge}{_render_names(keys)} of {view.name}", len(keys) == 1
-    if context.is_scaled and not context.base.is_scheduled and any(pod.gated for pod in pods):
-        short = next(clique for clique in context.base.cliques if clique.scheduled < clique.attainable_minimum)
-        return (
-            f"{who} {_render_is_or_are(keys)} held back until the base gang {context.base.name} is scheduled, of which"
-            f" {short.name} has {short.scheduled} of {short.attainable_minimum} pods on nodes"
+def _render_pod_wait(code: WaitCode, view: CliqueView, pods: list[Pod], context: _PodContext) -> str:
+    names = _name_pods(pods, is_surge=code in _SURGE_CODES)
+    base, clique = context.base, view.name
+    if context.is_scaled and not base.is_scheduled and any(pod.gated for pod in pods):
+        short = next(one for one in base.cliques if one.scheduled < one.attainable_minimum)
+        return messages.PODS_BEHIND_BASE_GANG.format(
+            pods=names,
+            clique=clique,
+            gang=base.name,
+            short=short.name,
+            scheduled=short.scheduled,
+            minimum=short.attainable_minimum,
         )
     if all(pod.gated for pod in pods):
-        until = "its PodGang lists it" if is_one else "their PodGang lists them"
-        return f"{who} {_render_is_or_are(keys)} held back until {until}"
+        return messages.PODS_NOT_IN_GANG.format(pods=names, clique=clique)
     if code is WaitCode.REPLICA_UNSCHEDULABLE and context.surge.scheduled:
-        beside = _render_names(context.surge.scheduled)
-        return f"{who} {'has' if is_one else 'have'} no node while surge {beside} keeps its own until all are available"
-    if code in (WaitCode.SURGE_UNSCHEDULABLE, WaitCode.REPLICA_UNSCHEDULABLE):
-        return f"{who} {'has' if is_one else 'have'} no node"
-    return f"{who} {_render_is_or_are(keys)} not Ready ({view.available} of {view.wanted} are)"
+        surge = render_list(context.surge.scheduled)
+        return messages.PODS_UNSCHEDULED_BESIDE_SURGE.format(pods=names, clique=clique, surge=surge)
+    if code in UNSCHEDULED_CODES:
+        return messages.PODS_UNSCHEDULED.format(pods=names, clique=clique)
+    return messages.PODS_NOT_READY.format(pods=names, clique=clique, available=view.available, wanted=view.wanted)
 
 
-def _render_surge_suffix(budget: Budget) -> str:
-    return f", and no more surge is available (maxSurge {budget.max_surge})" if budget.max_surge else ""
+def _name_pods(pods: list[Pod], *, is_surge: bool) -> Subject:
+    return name_all(_list_pod_names(pods), messages.SURGE_PREFIX if is_surge else "")
 
 
 def _find_remaining_of_replica(replica: ReplicaView) -> _Remaining:
-    """Return what is still there of a set replica."""
-    held_by: list[Group | Service | None] = [*(view.group for view in replica.groups), replica.service]
+    """Return what still exists of a set replica."""
+    owners: list[Group | Service | None] = [*(view.group for view in replica.groups), replica.service]
     remains = _find_remaining_of_cliques(replica.all_cliques)
-    return remains if remains.names else _Remaining(owners=tuple(one.name for one in held_by if one is not None))
+    return remains if remains.names else _Remaining(owners=tuple(one.name for one in owners if one is not None))
 
 
 def _find_remaining_of_cliques(cliques: Iterable[CliqueView]) -> _Remaining:
-    """Return what is still there of some cliques."""
+    """Return what still exists of some cliques."""
     views = list(cliques)
     return _Remaining(
         pods=tuple(pod for view in views for pod in view.pods),
@@ -561,14 +463,11 @@ def _find_remaining_of_cliques(cliques: Iterable[CliqueView]) -> _Remaining:
 
 @lru_cache(maxsize=2)
 def _selection_wait(layout: Layout, outdated: frozenset[int], selected: int) -> tuple[Wait, ...]:
-    """Say who waits until the selected replica is updated; while it is, the same do in every pass."""
+    """Return which replicas wait for the selected one; the answer is the same in every pass of its update."""
     others, name = _list_replica_names(layout, outdated - {selected}), layout.workload.name
     if not others:
         return ()
-    text = (
-        f"{_render_names(others)} {_render_waits_or_wait(others)} until {name}-{selected} is updated:"
-        " replicas are updated one at a time."
-    )
+    text = messages.REPLICA_UPDATED_FIRST.format(replicas=name_all(others), selected=f"{name}-{selected}")
     return (Wait(WaitCode.WAITING_FOR_REPLICA, name, others, text, (), is_problem=False),)
 
 
@@ -579,18 +478,3 @@ def _list_replica_names(layout: Layout, indices: frozenset[int]) -> tuple[str, .
 
 def _list_pod_names(pods: Iterable[Pod]) -> tuple[str, ...]:
     return tuple([pod.name for pod in pods])
-
-
-def _render_names(names: Sequence[str]) -> str:
-    """Return names as a list in words; of many only the first few."""
-    if len(names) > _MAX_NAMES + 1:
-        return f"{', '.join(names[:_MAX_NAMES])} and {len(names) - _MAX_NAMES} more"
-    return " and ".join([", ".join(names[:-1]), names[-1]]) if len(names) > 1 else names[0]
-
-
-def _render_is_or_are(names: Sequence[str]) -> str:
-    return "is" if len(names) == 1 else "are"
-
-
-def _render_waits_or_wait(names: Sequence[str]) -> str:
-    return "waits" if len(names) == 1 else "wait"

@@ -1,65 +1,39 @@
-"""The status of the three kinds: what is told to everybody who looks at the resources (`docs/semantics.md` 11).
+"""The statuses of PodCliqueSets, PodCliques and scaling groups (`docs/semantics.md` 11).
 
-The last thing a plan decides, from the same views and steps as its actions. Progress lives here and nowhere else: the
-next pass reads back what this one wrote. The invariants: a status is written only when it differs from the stored one;
-what others put into it stays; `rollingUpdateProgress` is always the same as `updateProgress`.
+Computed last in a pass, from the same views and steps as its actions; `status_conditions` adds the conditions. The
+progress of an update is stored only here: the next pass reads what this one wrote. The invariants: a status is written
+only when it differs from the stored one; fields of other writers stay; `rollingUpdateProgress` always equals
+`updateProgress`.
 
-What is leaving is never counted. `availableReplicas` counts whatever serves, surge included, up to the wanted number:
-an update with maxUnavailable 0 never shows less. `updatedReplicas` counts originals only, so that fewer than `replicas`
-means that something is still outdated or not available. `surgeReplicas` says how many there are beyond `replicas`.
+Terminating objects are never counted. `availableReplicas` counts everything available, surge included, up to the wanted
+number, so an update with maxUnavailable 0 never shows fewer. `updatedReplicas` counts originals only: if it is below
+`replicas`, something is outdated or not available. `surgeReplicas` counts what exists beyond the wanted number.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from rollouts.engine.model import names
-from rollouts.engine.model.actions import Wait
-from rollouts.engine.model.conditions import (
-    AVAILABLE,
-    BREACHED,
-    NOTHING_IN_THE_WAY,
-    PROGRESSING,
-    SCALED_BELOW,
-    SCHEDULED,
-    STUCK,
-    TERMINATING,
-    Condition,
-    find_condition,
-    make_condition,
-    merge_conditions,
-)
-from rollouts.engine.model.container_faults import ContainerFault
+from rollouts.engine.model.conditions import TERMINATING, merge_conditions
 from rollouts.engine.model.observed import Clique, Group
-from rollouts.engine.model.times import render_time
-from rollouts.engine.model.values import value
-from rollouts.engine.model.workload import Workload
-from rollouts.engine.plan.diagnosis import CAUSE_SENTENCES, WaitDiagnosis, find_problem
+from rollouts.engine.plan.diagnosis import WaitDiagnosis
+from rollouts.engine.plan.status_conditions import (
+    StatusContext,
+    make_clique_conditions,
+    make_group_conditions,
+    make_set_conditions,
+    reset_breach_clock,
+)
 from rollouts.engine.rollout.roller import Reason, RollerStep, Unit
 from rollouts.engine.rollout.steps import CliqueStep, GroupStep, SetStep
-from rollouts.engine.rollout.termination import count_healthy, is_breached, is_group_breached
 from rollouts.engine.rollout.update import Update, UpdatePhase
 from rollouts.engine.tree.layout import Layout
-from rollouts.engine.tree.views import CliqueView, GroupReplicaView, GroupView, Tree
+from rollouts.engine.tree.views import CliqueView, GroupReplicaView, Tree
 
 Status = dict[str, Any]
 
-# What the progress of a component says only while its update runs.
+# Fields of a component's progress that exist only while its update runs.
 _SELECTION: Final = frozenset({"readyPodsSelectedToUpdate", "readyReplicaIndicesSelectedToUpdate", "updatedReplicas"})
-
-
-@value
-class StatusContext:
-    """What every status is written with."""
-
-    workload: Workload
-    update: Update
-    is_on_delete: bool  # pods are replaced by whoever deletes them
-    now: str  # as text
-
-
-def make_status_context(layout: Layout, update: Update, now: float) -> StatusContext:
-    """Return what the statuses of this pass are written with."""
-    return StatusContext(layout.workload, update, layout.is_on_delete, render_time(now))
 
 
 # ---- PodCliques
@@ -82,7 +56,7 @@ def compute_clique_status(
     _put_surge(status, _count_surge_pods(view))
     if not is_member:
         status["hpaPodSelector"] = f"{names.PART_OF}={context.workload.name},{names.CLIQUE}={view.name}"
-    # Where nothing rolls nothing closes a gap either.
+    # Outside an update nothing closes a gap in the indices.
     done = view.is_complete or (
         context.update.phase not in {UpdatePhase.START, UpdatePhase.WORK} and view.is_complete_but_for_gaps
     )
@@ -91,71 +65,16 @@ def compute_clique_status(
         status["currentPodCliqueSetGenerationHash"] = context.update.generation_hash
     _put_progress(status, _clique_progress(context, step, clique.status, at_work=at_work and not is_member, done=done))
     is_updating = at_work and _is_open(status.get("updateProgress"))
-    wanted = _clique_conditions(view, clique, context.now, is_updating=is_updating, terminated=terminated)
-    former = [] if terminated else _reset_breach_clock(clique.status, wanted[-1])
+    wanted = make_clique_conditions(view, clique, context.now, is_updating=is_updating, terminated=terminated)
+    former = [] if terminated else reset_breach_clock(clique.status, wanted[-1])
     status["conditions"] = merge_conditions(former, wanted)
     return status
-
-
-def _reset_breach_clock(stored: Mapping[str, Any], breach: Condition) -> list[Mapping[str, Any]]:
-    """Return the stored conditions, without a breach that a scale made if by now it is another one: it begins anew."""
-    former: list[Mapping[str, Any]] = stored.get("conditions") or []
-    if find_condition(stored, BREACHED).get("reason") != SCALED_BELOW or breach["reason"] == SCALED_BELOW:
-        return former
-    return [one for one in former if one.get("type") != BREACHED]
-
-
-def _clique_conditions(
-    view: CliqueView, clique: Clique, now: str, *, is_updating: bool, terminated: bool
-) -> list[Condition]:
-    """Return whether enough pods are scheduled, and whether the clique is below its minimum.
-
-    How a PodClique began is dated back to its creation, so that what never was otherwise can be told from what changed.
-    After a termination it begins anew.
-    """
-    began, now = render_time(clique.created), _transition_time_after(clique.created, now)
-    is_new = terminated or not find_condition(clique.status, SCHEDULED)
-    placed = f"{view.scheduled} of {len(view.live)} pods are scheduled, {view.needed} must be."
-    if view.scheduled >= view.needed and not terminated:
-        scheduled = make_condition(SCHEDULED, "True", "SufficientScheduledPods", placed, now)
-    else:
-        scheduled = make_condition(SCHEDULED, "False", "InsufficientScheduledPods", placed, began if is_new else now)
-    return [
-        scheduled,
-        _breach_condition(view, began if is_new else now, is_updating=is_updating, terminated=terminated),
-    ]
-
-
-def _transition_time_after(created: float, now: str) -> str:
-    """Return when a condition changed: after the creation, though it be in the same second.
-
-    Conditions that say how an object began have its creation as their time, and `termination` tells them apart by it.
-    """
-    return max(now, render_time(created + 1))
-
-
-def _breach_condition(view: CliqueView, now: str, *, is_updating: bool, terminated: bool) -> Condition:
-    if is_updating:
-        return make_condition(BREACHED, "Unknown", "UpdateInProgress", "Its pods are being updated.", now)
-    if terminated:
-        return make_condition(BREACHED, "Unknown", "GangTerminated", "Its pods are being recreated.", now)
-    if view.is_scaled_below_minimum and not is_breached(view):
-        text = f"It is scaled to {view.wanted} pods, {view.needed} must be available."
-        return make_condition(BREACHED, "True", SCALED_BELOW, text, now)
-    if view.scheduled < view.needed:
-        text = f"{view.scheduled} pods are scheduled, {view.needed} must be."
-        return make_condition(BREACHED, "True", "ScheduledReplicasBelowMinAvailable", text, now)
-    fine = view.available if view.available >= view.needed else count_healthy(view)
-    text = f"{fine} pods are Ready or starting, {view.needed} must be."
-    if fine < view.needed:
-        return make_condition(BREACHED, "True", "InsufficientReadyPods", text, now)
-    return make_condition(BREACHED, "False", "SufficientReadyPods", text, now)
 
 
 def _clique_progress(
     context: StatusContext, step: CliqueStep, stored: Mapping[str, Any], *, at_work: bool, done: bool
 ) -> Mapping[str, Any] | None:
-    """Return how far the update of a PodClique is; None if it needs none."""
+    """Return the progress of a PodClique; None if it needs no update."""
     view = step.view
     former = stored.get("updateProgress")
     hashes = {"podCliqueSetGenerationHash": context.update.generation_hash, "podTemplateHash": view.template_hash}
@@ -166,15 +85,15 @@ def _clique_progress(
     if not _is_open(progress):
         return _without_selection(progress)
     selected = _select_pods(progress.get("readyPodsSelectedToUpdate") or {}, view, _list_replaced_units(step.step))
-    told_progress = {**_without_selection(progress), "updatedReplicas": len(_updated_indices(view))}
-    return {**told_progress, "readyPodsSelectedToUpdate": selected} if selected else told_progress
+    open_progress = {**_without_selection(progress), "updatedReplicas": len(_updated_indices(view))}
+    return {**open_progress, "readyPodsSelectedToUpdate": selected} if selected else open_progress
 
 
 def _select_pods(former: Mapping[str, Any], view: CliqueView, chosen: list[Unit]) -> dict[str, list[Any]] | None:
-    """Return the pods being replaced, with the index of each, and those whose replacement is Ready.
+    """Return the pods being replaced, with their indices, and the pods whose replacement is Ready.
 
-    A replacement has the index of the pod that it replaces, and another name. Surge that is Ready replaces nobody.
-    A pod is named before it is deleted: one that stays is not being replaced.
+    A replacement has the index of the pod that it replaces, and another name. Surge replaces no pod. A pod is listed
+    before it is deleted; a pod that still exists is not being replaced.
     """
     names: list[str] = _as_list(former.get("current"))
     indices: list[int] = _as_list(former.get("currentIndices"))
@@ -192,13 +111,13 @@ def _select_pods(former: Mapping[str, Any], view: CliqueView, chosen: list[Unit]
 
 
 def _updated_indices(view: CliqueView) -> set[int]:
-    """Return the indices at which a pod of the current template serves; surge is none of them."""
+    """Return the indices of originals that are Ready and of the current template."""
     current = view.template_hash
     return {pod.index for pod in view.live if pod.ready and pod.template_hash == current and pod.index < view.wanted}
 
 
 def _count_surge_pods(view: CliqueView) -> int:
-    """Count the pods beyond the wanted ones; scaling in may leave a clique with higher indices, which are no surge."""
+    """Count the pods beyond the wanted number; higher indices that a scale-in left are no surge."""
     if view.is_updating:
         return view.count_surge(is_extra=False)
     return max(0, len(view.live) - view.wanted)
@@ -231,39 +150,10 @@ def compute_group_status(
         status["currentPodCliqueSetGenerationHash"] = context.update.generation_hash
     _put_progress(status, _group_progress(context, step, group.status, parts, at_work=at_work, done=done))
     is_updating = at_work and _is_open(status.get("updateProgress"))
-    wanted = _group_conditions(context, view, group, is_updating=is_updating, terminated=terminated)
+    wanted = make_group_conditions(view, group, context.now, is_updating=is_updating, terminated=terminated)
     dropped = [TERMINATING] if wanted[0]["status"] == "False" else []
-    status["conditions"] = merge_conditions(_reset_breach_clock(group.status, wanted[0]), wanted, dropped)
+    status["conditions"] = merge_conditions(reset_breach_clock(group.status, wanted[0]), wanted, dropped)
     return status
-
-
-def _group_conditions(
-    context: StatusContext, view: GroupView, group: Group, *, is_updating: bool, terminated: bool
-) -> list[Condition]:
-    """Return whether a scaling group is below its minimum; how it began is dated back to its creation."""
-    since = (
-        _transition_time_after(group.created, context.now)
-        if find_condition(group.status, BREACHED)
-        else render_time(group.created)
-    )
-    available = sum(part.is_available for part in view.replicas.values() if part.index < view.wanted)
-    text = f"{available} of {view.wanted} replicas are available, {view.needed} must be."
-    if is_updating:
-        breach = make_condition(BREACHED, "Unknown", "UpdateInProgress", "Its replicas are being updated.", since)
-    elif terminated:
-        breach = make_condition(BREACHED, "Unknown", "GangTerminated", "Its replicas are being recreated.", since)
-    elif is_group_breached(view):
-        reason = "InsufficientAvailablePodCliqueScalingGroupReplicas"
-        breach = make_condition(BREACHED, "True", reason, text, since)
-    elif is_group_scaled_below(view):
-        breach = make_condition(BREACHED, "True", SCALED_BELOW, text, since)
-    else:
-        reason = "SufficientAvailablePodCliqueScalingGroupReplicas"
-        breach = make_condition(BREACHED, "False", reason, text, since)
-    flag = make_condition(
-        TERMINATING, "True", "GangTerminationActive", "It was below its minimum for too long.", context.now
-    )
-    return [breach, flag] if terminated else [breach]
 
 
 def _group_progress(
@@ -275,7 +165,7 @@ def _group_progress(
     at_work: bool,
     done: bool,
 ) -> Mapping[str, Any] | None:
-    """Return how far the update of a scaling group is; None if it needs none."""
+    """Return the progress of a scaling group; None if it needs no update."""
     view = step.view
     hashes = {"podCliqueSetGenerationHash": context.update.generation_hash}
     former = stored.get("updateProgress")
@@ -295,35 +185,21 @@ def _group_progress(
     selected = _select_indices(
         former_ones, step.units, [unit.index for unit in _list_replaced_units(step.step)], view.wanted
     )
-    told = _without_selection(progress)
-    return {**told, "readyReplicaIndicesSelectedToUpdate": selected} if selected else told
-
-
-def is_group_scaled_below(view: GroupView) -> bool:
-    """Whether a scaling group cannot have its minimum: it, or cliques in its replicas, are scaled to less."""
-    whole = [
-        part
-        for index, part in view.replicas.items()
-        if index < view.wanted and not _is_group_replica_scaled_below(part)
-    ]
-    return view.is_scaled_below_minimum or (len(view.replicas) >= view.needed > len(whole))
-
-
-def _is_group_replica_scaled_below(part: GroupReplicaView) -> bool:
-    return any(view.is_live and view.is_scaled_below_minimum for view in part.cliques)
+    told_progress = _without_selection(progress)
+    return {**told_progress, "readyReplicaIndicesSelectedToUpdate": selected} if selected else told_progress
 
 
 def is_member_updated(view: CliqueView) -> bool:
-    """Whether a PodClique of a scaling group is up with the current template and nothing else."""
+    """Whether a PodClique of a scaling group is up, with pods of the current template only."""
     return view.is_up and not view.outdated and not view.is_label_outdated
 
 
 def _select_indices(
     former: Mapping[str, Any], units: Iterable[Unit], chosen: list[int], wanted: int
 ) -> dict[str, list[int]] | None:
-    """Return the replicas being replaced, and those that are back.
+    """Return the replicas being replaced, and those whose replacement is available.
 
-    A replica is named before it is deleted: one that still serves with the former template is not being replaced.
+    A replica is listed before it is deleted; one that is still available with the old template is not being replaced.
     """
     staying = {unit.index for unit in units if unit.available and unit.outdated and not unit.leaving}
     finished = {unit.index for unit in units if unit.available and not unit.outdated and not unit.leaving}
@@ -365,7 +241,7 @@ def compute_set_status(
     }
     _put_surge(status, len(extra - tree.ownerless))
     _put_progress(status, _set_progress(context, stored, layout, tree, steps=steps, updated=updated))
-    wanted = _set_conditions(context, available, tree, diagnosis)
+    wanted = make_set_conditions(context, available, tree, diagnosis)
     status["conditions"] = merge_conditions(stored.get("conditions") or [], wanted)
     return status
 
@@ -406,7 +282,7 @@ def _totals(layout: Layout, cliques: list[str], groups: list[str]) -> Status:
 
 
 def _updating_replicas(context: StatusContext, steps: SetStep) -> list[Status]:
-    """Return the replicas being updated: the one selected, or those replaced whole that are not yet back."""
+    """Return the replicas being updated: the selected one, or those replaced whole that are not available yet."""
     update, wanted = context.update, context.workload.replicas
     if not steps.is_rolling:
         indices = [] if update.selected is None else [update.selected]
@@ -422,61 +298,6 @@ def _updating_replicas(context: StatusContext, steps: SetStep) -> list[Status]:
     ]
 
 
-def _set_conditions(context: StatusContext, available: int, tree: Tree, diagnosis: WaitDiagnosis) -> list[Condition]:
-    wanted = context.workload.replicas
-    originals = available - len(tree.beyond(wanted) - tree.unavailable)
-    counted = min(available, wanted)
-    surge = f", {counted - originals} of them surge" if counted > originals else ""
-    text = f"{counted} of {wanted} replicas are available{surge}."
-    is_available = counted == wanted
-    reason = "AllReplicasAvailable" if is_available else "ReplicasUnavailable"
-    scales = _render_scales(diagnosis.waits)
-    if scales and not is_available:
-        reason, text = SCALED_BELOW, f"{text} {scales}"
-    return [
-        make_condition(AVAILABLE, "True" if is_available else "False", reason, text, context.now),
-        _progressing_condition(context, tree, diagnosis.waits),
-        _stuck_condition(context, diagnosis),
-    ]
-
-
-def _stuck_condition(context: StatusContext, diagnosis: WaitDiagnosis) -> Condition:
-    """Say what an update is stuck at, or else what it waits for: in words that are the same for pod after pod."""
-    waits, cause = (diagnosis.waits, diagnosis.cause) if context.update.is_under_way else ((), "")
-    # What is scaled below its minimum is down, and the update goes on.
-    problem = find_problem([wait for wait in waits if wait.code != SCALED_BELOW])
-    if problem is not None:
-        return make_condition(STUCK, "True", problem.code, problem.text, context.now)
-    if cause:
-        return make_condition(STUCK, "False", cause, CAUSE_SENTENCES[cause], context.now)
-    return make_condition(STUCK, "False", NOTHING_IN_THE_WAY, "Nothing is in the way.", context.now)
-
-
-def _progressing_condition(context: StatusContext, tree: Tree, waits: tuple[Wait, ...]) -> Condition:
-    if context.update.is_under_way or (context.update.phase is UpdatePhase.START and not context.is_on_delete):
-        return make_condition(PROGRESSING, "True", "UpdateInProgress", "An update is under way.", context.now)
-    scales = _render_scales(waits)
-    if scales:
-        return make_condition(PROGRESSING, "False", SCALED_BELOW, scales, context.now)
-    is_complete = not tree.incomplete and len(tree.replicas) == context.workload.replicas
-    # What is complete can still crash: a container without a readiness probe is Ready as long as it runs.
-    problem = find_problem([wait for wait in waits if wait.code == ContainerFault.CRASH] if is_complete else waits)
-    if problem is not None:
-        return make_condition(PROGRESSING, "False", problem.code, problem.text, context.now)
-    awaiting = next((wait for wait in waits if wait.code == "AwaitingDeletion"), None)
-    if awaiting is not None:
-        text = "Pods run an older template until somebody deletes them."
-        return make_condition(PROGRESSING, "False", awaiting.code, text, context.now)
-    if is_complete:
-        return make_condition(PROGRESSING, "False", "Complete", "Every replica is complete.", context.now)
-    return make_condition(PROGRESSING, "True", "Deploying", "Not every replica is complete yet.", context.now)
-
-
-def _render_scales(waits: Iterable[Wait]) -> str:
-    """Return which scales keep components below their minimum; empty where none does."""
-    return " ".join(wait.text for wait in waits if wait.code == SCALED_BELOW)
-
-
 # ---- of all three
 
 
@@ -490,11 +311,11 @@ def _advance_progress(
     outdated: bool,
     done: bool,
 ) -> Mapping[str, Any] | None:
-    """Return the progress of a component: begun when the update reaches it, begun anew for another hash, and ended.
+    """Return the progress of a component: it begins when the update reaches the component, and again for another hash.
 
-    One that was made during the update needs none: nothing in it is outdated, and the hash that was written when it was
-    complete is the current one, or none was written yet. An update that interrupts another takes its progress out; the
-    write may be lost, so every later pass drops an open progress of other templates too.
+    A component that was created during the update has none: nothing in it is outdated, and the hash that it recorded
+    when it was complete is the current one or missing. An update that interrupts another removes its progress. That
+    write may be lost, so every later pass removes an open progress of other templates, too.
     """
     current = context.update.generation_hash
     if context.update.phase is UpdatePhase.START:
@@ -506,7 +327,7 @@ def _advance_progress(
             return None if _is_open(former) else former
         former = {"updateStartedAt": context.now, **hashes}
     elif at_work and outdated and not context.is_on_delete and not _is_open(former):
-        # Ended by OnDelete, which leaves outdated pods behind; they are replaced now.
+        # OnDelete ended the progress and left outdated pods; they are replaced now.
         former = {"updateStartedAt": context.now, **hashes}
     if (done or context.is_on_delete) and _is_open(former):
         former = {**former, "updateEndedAt": context.now}
@@ -514,7 +335,7 @@ def _advance_progress(
 
 
 def is_interrupted(update: Update, progress: Mapping[str, Any] | None) -> bool:
-    """Whether an update that begins takes out the progress of a component: it is open, or of the superseded update."""
+    """Whether an update that begins removes the progress of a component: it is open, or of the superseded update."""
     if progress is None:
         return False
     superseded = update.supersedes and progress.get("podCliqueSetGenerationHash") == update.former.generation_hash
@@ -530,7 +351,7 @@ def _is_stale(progress: Mapping[str, Any], context: StatusContext) -> bool:
 
 
 def _put_progress(status: Status, progress: Mapping[str, Any] | None) -> None:
-    """Put the progress into a status under its name and its former one, or take both out."""
+    """Store the progress in a status under its name and its deprecated name, or remove both."""
     for name in ("updateProgress", "rollingUpdateProgress"):
         if progress is None:
             status.pop(name, None)
@@ -539,14 +360,14 @@ def _put_progress(status: Status, progress: Mapping[str, Any] | None) -> None:
 
 
 def _without_selection(progress: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a progress that names nothing as being replaced."""
+    """Return the progress without the fields that name what is being replaced."""
     if _SELECTION.isdisjoint(progress):
         return progress
-    return {name: told for name, told in progress.items() if name not in _SELECTION}
+    return {name: content for name, content in progress.items() if name not in _SELECTION}
 
 
 def _put_surge(status: Status, count: int) -> None:
-    """Say how many there are beyond the wanted ones, where there are any."""
+    """Store the surge count, or remove the field if there is no surge."""
     if count:
         status["surgeReplicas"] = count
     else:
@@ -554,13 +375,13 @@ def _put_surge(status: Status, count: int) -> None:
 
 
 def _list_replaced_units(step: RollerStep, *, every: bool = False) -> list[Unit]:
-    """Return the units that this step replaces: those whose turn it is, or every outdated one."""
+    """Return the units that this step replaces within the budget, with `every` also those that are not available."""
     reasons = {Reason.OUTDATED, Reason.OUTDATED_UNAVAILABLE} if every else {Reason.OUTDATED}
     return [removal.unit for removal in step.delete if removal.reason in reasons]
 
 
 def _as_list(value: Any) -> list[Any]:
-    """Return what Grove wrote as one value, and we as a list, as a list."""
+    """Return a list, also of what Grove stores as a single value."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]

@@ -1,1 +1,1 @@
-"""The rolling algorithm, and what stands around it: order, budgets by level, gangs, termination."""
+"""The rolling algorithm, with order, budgets by level, gangs and gang termination (`docs/semantics.md`)."""

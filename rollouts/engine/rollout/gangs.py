@@ -1,9 +1,10 @@
-"""PodGangs: which pods are placed together, and when a pod may be placed at all (`docs/semantics.md` 9).
+"""PodGangs: which pods are scheduled together, and when their scheduling gates go (`docs/semantics.md` 9).
 
-One base gang a replica of the set (its cliques in no group, and as many replicas of each scaling group as its minimum
-says), one scaled gang for each further replica of a group, surge included. `planner` asks for the gangs that should be
-and the gates that may open; `desired` builds everything else. The invariants: a gate opens only for a pod that its
-gang, as it is stored, refers to; a scaled gang waits until every group of the base gang has its minimum placed.
+Each replica of the set has one base gang (its standalone cliques, and the replicas of each scaling group below the
+group's minAvailable) and one scaled gang for each further replica of a group, surge included. `planner` asks for the
+wanted gangs, their changes and the gates to remove; `desired` builds the other objects. The invariants: a gate is
+removed only from a pod that the stored gang lists; the gates of a scaled gang stay until every pod group of the base
+gang has its minimum of pods on nodes.
 """
 
 from collections.abc import Iterator, Mapping, Set
@@ -21,10 +22,10 @@ from rollouts.engine.model.conditions import (
     merge_conditions,
     render_phase_message,
 )
+from rollouts.engine.model.metadata import SCHEDULER_API, default_labels, make_owner_references
 from rollouts.engine.model.observed import Gang
 from rollouts.engine.model.values import value
 from rollouts.engine.model.workload import Workload
-from rollouts.engine.plan.desired import SCHEDULER_API, default_labels, make_owner_references
 from rollouts.engine.tree.layout import Layout
 from rollouts.engine.tree.views import CliqueView, GroupView, ReplicaView
 
@@ -35,38 +36,38 @@ PodGroups = Mapping[str, tuple[int, tuple[str, ...]]]
 
 @value
 class WantedGang:
-    """A gang that should be."""
+    """A PodGang that should exist."""
 
     name: str
     is_base: bool
-    cliques: tuple[CliqueView, ...]  # those whose pods are in it
-    # Those that would be in it if their scaling group had not been scaled below its minimum.
+    cliques: tuple[CliqueView, ...]
+    # Cliques that are missing because their scaling group is scaled below its minimum.
     absent: tuple[CliqueView, ...] = ()
 
     @property
     def pod_groups(self) -> PodGroups:
-        """How many pods of each clique it takes, and which there are."""
+        """The minimum and the names of the pods of each clique."""
         groups = {view.name: (view.needed, tuple([pod.name for pod in view.live])) for view in self.cliques}
         return groups | {view.name: (view.needed, ()) for view in self.absent} if self.absent else groups
 
     @property
     def has_minimum_pods(self) -> bool:
-        """Whether each clique in it has as many pods as must be placed together, or all that its scale allows."""
+        """Whether each clique has its minimum of pods, or all that its scale allows."""
         return all(len(view.live) >= view.attainable_minimum for view in self.cliques)
 
     @property
     def has_all_pods(self) -> bool:
-        """Whether each clique in it has all its pods."""
+        """Whether each clique has all its pods."""
         return all(len(view.live) >= view.wanted for view in self.cliques)
 
     @property
     def is_scheduled(self) -> bool:
-        """Whether the minimum of each clique in it is placed, or all that its scale allows."""
+        """Whether each clique has its minimum of pods on nodes, or all that its scale allows."""
         return all(view.scheduled >= view.attainable_minimum for view in self.cliques)
 
     @property
     def phase(self) -> str:
-        """How far it is, in the words of the API: Running once its minimum serves."""
+        """The phase in the words of the API: Running once the minimum of each clique is available."""
         views = (*self.cliques, *self.absent)
         if all(view.available >= view.needed for view in views):
             return "Running"
@@ -74,7 +75,7 @@ class WantedGang:
 
 
 def compute_wanted_gangs(layout: Layout, replica: ReplicaView) -> tuple[WantedGang, ...]:
-    """Return the gangs that a replica of the set should have, the base gang first."""
+    """Return the wanted gangs of a replica of the set, the base gang first."""
     base = [*replica.cliques]
     absent: list[CliqueView] = []
     scaled = []
@@ -93,7 +94,7 @@ def compute_wanted_gangs(layout: Layout, replica: ReplicaView) -> tuple[WantedGa
 
 
 def _iter_group_replicas(layout: Layout, group: GroupView) -> Iterator[tuple[int, tuple[CliqueView, ...]]]:
-    """Go through the replicas of a group that are wanted or exist."""
+    """Yield the replicas of a group that are wanted or exist."""
     for index in sorted({*range(group.wanted), *group.replicas}):
         part = group.replicas.get(index) or layout.make_group_replica_view(group.name, group.template, index)
         yield index, part.cliques
@@ -102,7 +103,7 @@ def _iter_group_replicas(layout: Layout, group: GroupView) -> Iterator[tuple[int
 def plan_gangs(
     workload: Workload, replica: ReplicaView, wanted: tuple[WantedGang, ...]
 ) -> Iterator[Create | Patch | Delete]:
-    """Yield what makes the stored gangs of a replica those that should be."""
+    """Yield the actions that turn the stored gangs of a replica into the wanted ones."""
     for gang in wanted:
         stored = replica.find_gang(gang.name)
         if stored is None:
@@ -118,7 +119,7 @@ def plan_gangs(
 
 
 def _patch_spec(workload: Workload, stored: Gang, gang: WantedGang) -> dict[str, Any]:
-    """Return the fields of a stored gang that must change now."""
+    """Return the changes to the spec of a stored gang that are due."""
     spec: dict[str, Any] = {}
     if _is_patch_due(stored, gang):
         spec["podgroups"] = _render_pod_groups(workload, gang.pod_groups)
@@ -128,9 +129,9 @@ def _patch_spec(workload: Workload, stored: Gang, gang: WantedGang) -> dict[str,
 
 
 def _is_patch_due(stored: Gang, gang: WantedGang) -> bool:
-    """Whether the stored gang must be brought up to date now.
+    """Whether the pod references of a stored gang must be written now.
 
-    A pod that went is struck out together with the entry of the one that takes its place: one write for both.
+    The reference of a deleted pod is removed together with the new reference of its replacement, in one write.
     """
     groups = gang.pod_groups
     if stored.pod_groups == groups:
@@ -144,7 +145,7 @@ def _is_patch_due(stored: Gang, gang: WantedGang) -> bool:
 def plan_gang_statuses(
     replica: ReplicaView, wanted: tuple[WantedGang, ...], now: str, going: Set[str]
 ) -> Iterator[WriteStatus]:
-    """Yield the statuses of stored gangs that differ from what there is to say; none of those that are `going`."""
+    """Yield the statuses of stored gangs that must change; `going` are uids that this pass deletes."""
     for gang in wanted:
         stored = replica.find_gang(gang.name)
         if stored is not None and not stored.leaving and stored.uid not in going:
@@ -154,9 +155,9 @@ def plan_gang_statuses(
 
 
 def compute_gang_status(stored: Gang, gang: WantedGang, now: str) -> dict[str, Any]:
-    """Return the status of a gang: whether its pods were all created once, and how far it is.
+    """Return the status of a gang: whether all its pods were created once, and its phase.
 
-    How far it is a gang scheduler says, where one reports anything (`conditions`).
+    If a gang scheduler reports the phase, it stays as reported (`model.conditions`).
     """
     is_reported = is_phase_reported_by_scheduler(stored.status)
     phase = SCHEDULER_PHASE_MESSAGE if is_reported else render_phase_message(gang.phase)
@@ -164,7 +165,7 @@ def compute_gang_status(stored: Gang, gang: WantedGang, now: str) -> dict[str, A
     if is_created:
         initialized = make_condition(INITIALIZED, "True", "PodGangPodsCreated", f"{ALL_CREATED_MESSAGE} {phase}", now)
     else:
-        text = f"Pods are still to be created. {phase}"
+        text = f"Some of its pods have not been created yet. {phase}"
         initialized = make_condition(INITIALIZED, "False", "PodGangPodsCreationPending", text, now)
     status = {**stored.status, "conditions": merge_conditions(stored.status.get("conditions") or [], [initialized])}
     if not is_reported:
@@ -180,7 +181,7 @@ def _lists_all_pods(stored: Gang, gang: WantedGang) -> bool:
 
 
 def plan_gate_removals(replica: ReplicaView, wanted: tuple[WantedGang, ...], going: Set[str]) -> Iterator[RemoveGate]:
-    """Yield the gates that may open; `going` are the uids of what this pass deletes."""
+    """Yield the gates to remove; `going` are uids that this pass deletes."""
     base = wanted[0]
     for gang in wanted:
         stored = replica.find_gang(gang.name)
@@ -196,7 +197,7 @@ def plan_gate_removals(replica: ReplicaView, wanted: tuple[WantedGang, ...], goi
 
 
 def build_gang(workload: Workload, replica: int, gang: WantedGang) -> dict[str, Any]:
-    """Return a PodGang with the pods there are."""
+    """Return the manifest of a PodGang with the existing pods."""
     labels = default_labels(workload.name, "podgang", gang.name) | {names.REPLICA_INDEX: str(replica)}
     labels[names.SCHEDULER] = _scheduler_name(workload)
     if not gang.is_base:
@@ -218,7 +219,7 @@ def build_gang(workload: Workload, replica: int, gang: WantedGang) -> dict[str, 
 
 
 def _scheduler_name(workload: Workload) -> str:
-    """Return who places the pods: all cliques of a set name the same scheduler, or none."""
+    """Return the scheduler of the pods: all cliques of a set name the same one, or none."""
     named = (clique.pod_spec.get("schedulerName") for clique in workload.cliques)
     return next((name for name in named if name), "default-scheduler")
 

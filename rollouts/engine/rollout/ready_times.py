@@ -1,17 +1,17 @@
-"""How long pods of a clique take from their node to Ready, measured on the pods that are Ready.
+"""How long pods of a clique take from their node to Ready, measured on Ready pods.
 
-`diagnosis` compares a pod that is not Ready with these times, and `simulate` can start pods as slowly as they really
-start (`Behaviour.ready_seconds_of` takes `ReadyTimes.by_clique`). The caller measures once for each look at a workload
-and passes the result on; without any measurement `UNMEASURED` is the answer.
+`diagnosis` compares a pod that is not Ready with these times, and `simulate` starts pods as slowly as they really start
+(`ClusterBehaviour.ready_seconds_of` takes `ReadyTimes.by_clique`). The caller measures once a pass and passes the
+result on; `UNMEASURED` stands for no measurement.
 
-What counts as measured and what is usual is decided here, for `diagnosis` and `pod_behaviour` alike, so that no page
-shows two usual times. The usual time is the mean of the middle half: one pod on a slow node does not change it, and
-stamps are whole seconds, so a median of short times would be off by up to one. A pod whose containers were restarted
-does not count: it may have become Ready more than once. Pods of the same template count if there are any; else those of
-the former template do, because a new image mostly starts like the one before.
+This module alone decides which pods are measured and which time is usual, for `diagnosis` and `pod_behaviour`, so that
+no two pages show different times. The usual time is the mean of the middle half: one pod on a slow node does not change
+it, and since timestamps are whole seconds, a median of short times would be off by up to one. A pod with restarted
+containers is not measured, because it may have become Ready more than once. Pods of the same template are preferred;
+without any, those of the former template count, because a new image mostly starts like the previous one.
 
-An update may replace all pods of a clique at once. So the reconciler notes on the workload's row what was measured
-(`choose_recorded`), before it deletes anything; that counts where no pod is left to measure.
+An update may replace all pods of a clique at once. So the reconciler records the measured times on the workload's row
+before it deletes pods (`choose_recorded`); recorded times count where no pod is left to measure.
 """
 
 from collections import defaultdict
@@ -23,21 +23,21 @@ from rollouts.engine.model.container_faults import CRASH_LOOP_RESTARTS, is_stabl
 from rollouts.engine.model.observed import Clique, Observed, Pod, ReadyTime
 from rollouts.engine.model.values import value
 
-# A pod that seems to have taken longer was Ready before, and is Ready again after a failure: nothing was measured.
+# A pod that seems to have taken longer was Ready before and recovered from a failure: that is no measurement.
 MAX_SECONDS: Final = 3600.0
-# What took less than a second may look like none.
+# Timestamps are whole seconds, so a shorter time may look like 0.
 MIN_SECONDS: Final = 0.5
-# Seconds that a pod is given where no pod like it has been measured.
+# How long a pod may take if no pod like it has been measured.
 READY_WITHIN: Final = 600.0
-# Of each clique: the current one, the former, and one more.
+# Templates recorded for each clique: the current one, the former one, and one more.
 TEMPLATES_KEPT: Final = 3
-# A time that differs by less is not noted anew.
+# A time that differs by a smaller fraction is not recorded again.
 _SIGNIFICANT_CHANGE: Final = 0.1
 
 
 @value
 class RestartedPod:
-    """A pod that is Ready, and was restarted so often that it may not be for long."""
+    """A Ready pod with so many restarts that it may be between two crashes."""
 
     replica: int  # of the set
     clique: str  # name of its PodClique
@@ -47,19 +47,19 @@ class RestartedPod:
 
 @value
 class ReadyTimes:
-    """Seconds from the node to Ready."""
+    """How many seconds pods take from their node to Ready."""
 
     by_clique: Mapping[str, float] = field(default_factory=dict)  # name of the clique in the template
-    by_template: Mapping[tuple[str, str], float] = field(default_factory=dict)  # the same and a template hash
-    measured: tuple[ReadyTime, ...] = ()  # of these, on pods that are there
+    by_template: Mapping[tuple[str, str], float] = field(default_factory=dict)  # the same with a template hash
+    measured: tuple[ReadyTime, ...] = ()  # the measured times, without the recorded ones
     restarted: tuple[RestartedPod, ...] = ()
 
     def find(self, clique: str, template_hash: str) -> float | None:
-        """Return how long pods of this template usually take; None: nothing was measured."""
+        """Return how long pods of a template usually take; None: unknown."""
         return self.by_template.get((clique, template_hash), self.by_clique.get(clique))
 
     def list_unstable(self, now: float) -> list[RestartedPod]:
-        """Return the pods that are Ready for a moment between two crashes."""
+        """Return the Ready pods that may be between two crashes."""
         return [one for one in self.restarted if not is_stable(one.restarts, now - one.ready_since)]
 
 
@@ -67,19 +67,19 @@ UNMEASURED: Final = ReadyTimes()
 
 
 def measure_ready_times(observed: Observed) -> ReadyTimes:
-    """Return how long the pods that are Ready took, by clique and template; else what was noted of them."""
-    found, noted = measure_pods(observed.pods, observed.cliques), observed.ready_times
-    if not noted:
+    """Return how long Ready pods took, by clique and template; recorded times fill the gaps."""
+    found, recorded = measure_pods(observed.pods, observed.cliques), observed.ready_times
+    if not recorded:
         return found
     return replace(
         found,
-        by_clique={**{one.clique: one.seconds for one in noted}, **found.by_clique},
-        by_template={**{(one.clique, one.template_hash): one.seconds for one in noted}, **found.by_template},
+        by_clique={**{one.clique: one.seconds for one in recorded}, **found.by_clique},
+        by_template={**{(one.clique, one.template_hash): one.seconds for one in recorded}, **found.by_template},
     )
 
 
 def measure_pods(pods: Iterable[Pod], cliques: Iterable[Clique]) -> ReadyTimes:
-    """Return how long these pods took; the PodCliques tell of which clique each pod is."""
+    """Return how long these pods took; the PodCliques say which clique each pod belongs to."""
     clique_of = {clique.name: clique for clique in cliques}
     by_clique: dict[str, list[float]] = defaultdict(list)
     by_template: dict[tuple[str, str], list[float]] = defaultdict(list)
@@ -106,15 +106,15 @@ def measure_pods(pods: Iterable[Pod], cliques: Iterable[Clique]) -> ReadyTimes:
 
 
 def choose_recorded(
-    noted: tuple[ReadyTime, ...], measured: Iterable[ReadyTime], cliques: Collection[str]
+    recorded: tuple[ReadyTime, ...], measured: Iterable[ReadyTime], cliques: Collection[str]
 ) -> tuple[ReadyTime, ...]:
-    """Return what to note of a workload with these cliques; the same as before unless a time is news."""
-    kept = {(one.clique, one.template_hash): one for one in noted}
+    """Return the times to record for a workload with these cliques: the recorded ones, with significant changes."""
+    kept = {(one.clique, one.template_hash): one for one in recorded}
     for one in measured:
         key = one.clique, one.template_hash
         former = kept.get(key)
         if former is None or _is_significant(one, former):
-            kept.pop(key, None)  # what was noted last is the last
+            kept.pop(key, None)  # so that the newest is the last
             kept[key] = one
     by_clique: dict[str, list[ReadyTime]] = defaultdict(list)
     for one in kept.values():
@@ -124,14 +124,14 @@ def choose_recorded(
 
 
 def _is_significant(now: ReadyTime, former: ReadyTime) -> bool:
-    """Whether a time is another one, or that of many more pods. Fewer pods tell less: others are being replaced."""
+    """Whether a time differs, or is that of many more pods. A time of fewer pods never counts: it says less."""
     if now.pods < former.pods:
         return False
     return now.pods >= 2 * former.pods or abs(now.seconds - former.seconds) > _SIGNIFICANT_CHANGE * former.seconds
 
 
 def measure_start(started: float, ready_since: float | None, restarts: int) -> float | None:
-    """Return how long a pod that is Ready took from its node to Ready; None: nobody can know any more."""
+    """Return how long a Ready pod took from its node to Ready; None if its timestamps no longer tell."""
     if ready_since is None or restarts:
         return None
     seconds = ready_since - started
@@ -139,7 +139,7 @@ def measure_start(started: float, ready_since: float | None, restarts: int) -> f
 
 
 def compute_usual_seconds(times: Iterable[float]) -> float:
-    """Return how long pods usually take that took so long."""
+    """Return the usual time of pods that took these times."""
     return max(MIN_SECONDS, compute_interquartile_mean(times))
 
 

@@ -1,19 +1,20 @@
-"""The rolling algorithm, once, for all three levels: pods of a clique, replicas of a scaling group, replicas of a set.
+"""The rolling algorithm for all three levels: pods of a clique, replicas of a scaling group, replicas of a set.
 
-A level is a list of units, each with an index, outdated or not, available or not, leaving or not. One call looks at
-the units as they are and returns the next step: which to delete and why, which indices to create. Nothing is
-remembered between calls: run the step, look again, call again, and the level ends with exactly the wanted units on
-the current template. `planner` builds the units and carries the step into actions; `simulate` runs it to its end.
+A level is a list of units; each has an index and is outdated or not, available or not, leaving or not. `choose_step`
+takes the units as they are now and returns the next step: which units to delete and why, which indices to create. It
+stores nothing between calls: carry the step out, observe, call again, and the level ends with exactly the wanted units
+on the current template. `units` builds the units, `steps` asks for the step of each level, and `plan_builder` makes
+actions of it. `docs/semantics.md` 4 has the rules.
 
-With R wanted, U allowed to be unavailable and S to surge, the invariants of every step are:
+With R units wanted, U allowed to be unavailable and S allowed as surge, the invariants of every step are:
 
-    available units never fall below R - U because of an update
-    there are never more than R + S units that are not leaving, save for surplus that may not be deleted yet: surge
-    beyond what is allowed now, and what scaling in left beyond R
+    an update never lowers the number of available units below R - U
+    there are never more than R + S units that are not leaving, except for surplus that may not be deleted yet: surge
+    beyond S, and units at R or above that scaling in left
 
 Worked example, R 3, U 0, S 1 (`*` outdated, `s` surge):
 
-    0* 1* 2*        create 3          an outdated original, so surge; nothing may be deleted: 3 - (3 - 0) = 0
+    0* 1* 2*        create 3          an original is outdated; nothing may be deleted: 3 - (3 - 0) = 0
     0* 1* 2* 3s     delete 0*         3s is available: 4 - 3 = 1 may go, the lowest index first
     1* 2* 3s        create 0          its index is free once it is leaving
     0 1* 2* 3s      delete 1*         ... and so on
@@ -31,27 +32,27 @@ from rollouts.engine.model.values import value
 
 
 class Reason(StrEnum):
-    """Why a unit is deleted."""
+    """The reason of a deletion."""
 
-    OUTDATED_UNAVAILABLE = "OutdatedUnavailable"  # serves nobody, costs no budget
-    OUTDATED = "Outdated"  # its turn, within the budget
-    OUTDATED_SURGE = "OutdatedSurge"  # surge for a template that is no longer wanted
-    SURGE_NOT_ALLOWED = "SurgeNotAllowed"  # beyond what maxSurge allows now
+    OUTDATED_UNAVAILABLE = "OutdatedUnavailable"  # costs no budget
+    OUTDATED = "Outdated"  # in its turn, within the budget
+    OUTDATED_SURGE = "OutdatedSurge"  # surge of a superseded template
+    SURGE_NOT_ALLOWED = "SurgeNotAllowed"  # surge beyond S
     SURGE_DONE = "SurgeDone"  # every original is updated and available
-    SCALED_IN = "ScaledIn"  # fewer are wanted
+    SCALED_IN = "ScaledIn"  # beyond the wanted number
 
 
 @value
 class Unit:
-    """A pod or a replica, as far as rolling is concerned."""
+    """A pod or a replica with the properties that rolling depends on."""
 
-    key: str  # tells it from all others, also from one that had its index before
+    key: str  # unique, also among units that had the same index before
     index: int
     outdated: bool
     available: bool
     leaving: bool
-    # Its turn among those to be updated, and among those to be scaled in: the smaller goes first. Empty where nobody
-    # asks: only what rolls is updated, and only pods are scaled in by anything else than their index.
+    # Sort keys of `order` for update and scale-in, the smaller first. Empty where unused: outside an update, and for
+    # replicas, which are scaled in by index.
     update_order: tuple[Any, ...]
     scale_in_order: tuple[Any, ...]
 
@@ -66,7 +67,7 @@ class Removal:
 
 @value
 class RollerStep:
-    """What to do next at one level."""
+    """The next deletions and creations at one level."""
 
     delete: tuple[Removal, ...]
     create: tuple[int, ...]  # indices; those from R up are surge
@@ -74,12 +75,12 @@ class RollerStep:
 
 @dataclass(frozen=True, slots=True)
 class IndexPolicy:
-    """What differs between pods and replicas."""
+    """How indices of pods and of replicas differ."""
 
-    # A pod's index is free once its pod is leaving. A replica's is not before all of it is gone, so that two versions
-    # never meet inside it.
+    # The index of a pod is free as soon as the pod is leaving. The index of a replica is free when all of the replica
+    # is gone, so that two versions never meet inside it.
     index_is_free_when_leaving: bool
-    # Scaling in takes pods by their state and replicas by their index: a settled clique may keep pods 0 and 2.
+    # Replicas are scaled in by index, pods by state: a clique may keep the pods 0 and 2.
     indices_stay_contiguous: bool
 
 
@@ -96,9 +97,9 @@ def choose_step(
     rolling: bool,
     freeing: bool = False,
 ) -> RollerStep:
-    """Return the next step: of the update when `rolling`, else only towards the wanted number of units.
+    """Return the next step: of the update if `rolling`, else only towards the wanted number of units.
 
-    One that is only `freeing` waits for its turn to roll, and meanwhile gives up what is outdated and serves nobody.
+    If `freeing`, the level does not roll yet, but its outdated units that are not available are deleted already.
     """
     live = [unit for unit in units if not unit.leaving]
     if not rolling:
@@ -113,7 +114,7 @@ def choose_step(
 
 
 def _with_free_deletions(step: RollerStep, live: Sequence[Unit]) -> RollerStep:
-    """Return a step that also deletes what is outdated and not available; what takes its place comes later."""
+    """Return the step with the deletion of outdated units that are not available; a later step refills."""
     going = {removal.unit.key for removal in step.delete}
     return RollerStep(
         (*step.delete, *[removal for removal in _find_free_deletions(live) if removal.unit.key not in going]),
@@ -122,21 +123,12 @@ def _with_free_deletions(step: RollerStep, live: Sequence[Unit]) -> RollerStep:
 
 
 def _find_free_deletions(live: Sequence[Unit]) -> list[Removal]:
-    """Return what is outdated and not available: it serves nobody, so it costs no budget."""
+    """Return the outdated units that are not available: they serve nobody, so they cost no budget."""
     return [Removal(unit, Reason.OUTDATED_UNAVAILABLE) for unit in live if unit.outdated and not unit.available]
 
 
-def is_complete(live: int, available: int, outdated: int, wanted: int, highest: int = -1) -> bool:
-    """Whether just the wanted units are there, all of them available and none outdated.
-
-    `highest` is their highest index where they end with 0 ... R-1: replicas do always, and pods while they roll. Pods
-    that do not roll may keep a gap since they were scaled in, and nothing closes it.
-    """
-    return live == available == wanted and not outdated and highest < wanted
-
-
 def _choose_deletions(live: Sequence[Unit], wanted: int, budget: Budget) -> list[Removal]:
-    """Free, then spend the budget: on surge nobody wants, then on the outdated in their order."""
+    """Free, then spend the budget: on surge beyond S, then on outdated units in their order."""
     freed = _find_free_deletions(live)
     rest = [unit for unit in live if unit.available or not unit.outdated]
     if _is_finished(rest, wanted) and not freed:
@@ -149,7 +141,7 @@ def _choose_deletions(live: Sequence[Unit], wanted: int, budget: Budget) -> list
 
 
 def _is_finished(live: Sequence[Unit], wanted: int) -> bool:
-    """Whether nothing is outdated and each of 0 ... R-1 is there and available."""
+    """Whether nothing is outdated and each of the indices 0 ... R-1 has an available unit."""
     originals = set()
     for unit in live:
         if unit.outdated:
@@ -160,7 +152,7 @@ def _is_finished(live: Sequence[Unit], wanted: int) -> bool:
 
 
 def _split_unwanted_surge(live: Sequence[Unit], wanted: int, budget: Budget) -> tuple[list[Removal], list[Removal]]:
-    """Return surge beyond what is allowed: what serves nobody, and what costs budget, the latter in order."""
+    """Return the surge beyond S: first the units that are not available, then those that cost budget, in order."""
     surge = [unit for unit in live if unit.index >= wanted]
     if len(surge) <= budget.max_surge:
         return [], []
@@ -173,12 +165,12 @@ def _split_unwanted_surge(live: Sequence[Unit], wanted: int, budget: Budget) -> 
 
 
 def _surge_order(unit: Unit) -> tuple[bool, bool, int]:
-    """Who of the surge goes first: not available, then outdated, then the highest index."""
+    """Surge that goes first: not available, then outdated, then the highest index."""
     return (unit.available, not unit.outdated, -unit.index)
 
 
 def _outdated_in_order(live: Sequence[Unit], wanted: int, already: Sequence[Removal]) -> Iterable[Removal]:
-    """Yield the outdated units in their turn: surge before originals, originals in the order of the level."""
+    """Yield the outdated units: surge first, then originals in the order of the level."""
     chosen = {removal.unit.key for removal in already}
     outdated = [unit for unit in live if unit.outdated and unit.key not in chosen]
     for unit in sorted((unit for unit in outdated if unit.index >= wanted), key=_surge_order):
@@ -188,7 +180,7 @@ def _outdated_in_order(live: Sequence[Unit], wanted: int, already: Sequence[Remo
 
 
 def _choose_indices(staying: Sequence[Unit], taken: set[int], wanted: int, budget: Budget) -> Iterable[int]:
-    """Refill missing originals, and surge while an original is outdated, within R + S and what is surplus."""
+    """Refill missing originals, and surge while an original is outdated, within R + S and the surplus."""
     room = wanted + budget.max_surge + count_surplus(staying, wanted, budget) - len(staying)
     refill = [index for index in range(wanted) if index not in taken][: max(0, room)]
     if not budget.max_surge:
@@ -201,22 +193,22 @@ def _choose_indices(staying: Sequence[Unit], taken: set[int], wanted: int, budge
 
 
 def count_surplus(staying: Iterable[Unit], wanted: int, budget: Budget) -> int:
-    """Count the units beyond R + S that may not be deleted yet; they take no room from an original that is missing.
+    """Count the units beyond R + S that may not be deleted yet; they take no room from a missing original.
 
-    Else both could wait for each other. Example, R 3, U 1, S 0, all in one gang: `0 1? 3s` with 3s left of a surge that
-    is no longer allowed. 3s may go once 1 is available, 1 waits for its gang and so for 2, and 2 for the room of 3s.
+    Otherwise both could wait for each other. Example with R 3, U 1, S 0, all in one gang: `0 1? 3s`, where 3s is left
+    from a larger S. 3s may go once 1 is available, 1 waits for its gang and so for 2, and 2 for the room of 3s.
     """
     surge = sum(not unit.leaving and unit.index >= wanted for unit in staying)
     return max(0, surge - budget.max_surge)
 
 
 def _taken_indices(units: Sequence[Unit], index_policy: IndexPolicy) -> set[int]:
-    """The indices that cannot be created now; what this very step deletes holds its index until it leaves."""
+    """Return the indices that cannot be created now; a unit that this step deletes keeps its index until it leaves."""
     return {unit.index for unit in units if not (unit.leaving and index_policy.index_is_free_when_leaving)}
 
 
 def _scale_to_wanted(units: Sequence[Unit], live: Sequence[Unit], wanted: int, index_policy: IndexPolicy) -> RollerStep:
-    """Create what is missing and scale in what is too much; templates do not matter."""
+    """Return the step towards the wanted number of units, whatever their templates."""
     if index_policy.indices_stay_contiguous:
         extra = sorted((unit for unit in live if unit.index >= wanted), key=lambda unit: -unit.index)
         candidates: Iterable[int] = range(wanted)

@@ -1,15 +1,15 @@
-"""What each component does next: the roller asked at every level of a replica, with what the strategy allows.
+"""The next step of every component: asks the roller at each level, with the budgets of the strategy.
 
-Between `update`, which says whether and where an update is at work, and `planner`, which makes actions of the steps;
-`status` and `diagnosis` read the same steps, so that what is told is what is done. Here is where the strategies differ
-(`docs/semantics.md` 5):
+Between `update`, which selects the replica to update, and `planner`, which makes actions of the steps. `status` and
+`diagnosis` read the same steps, so that they report what is done. The strategies differ here (`docs/semantics.md` 5):
 
     RollingRecreate, RollingUpdate   components of the selected replica roll, with 1/0 or their own budgets
-    ReplicaRecreate                  the set rolls; inside a replica everything is just kept up
+    ReplicaRecreate                  the set rolls; inside a replica everything is only maintained
     OnDelete                         nothing rolls
 
-What is replaced whole and outdated gets no new pods meanwhile: they would be of the current template, and two versions
-never meet inside it. What is outdated and serves nobody is replaced at once, also where the turn has not come.
+The invariants: a replica that is replaced whole gets no new pods while it is outdated, since new pods have the current
+template and two versions never meet inside it; outdated units that serve nobody are replaced at once, also in replicas
+that are not selected.
 """
 
 from collections.abc import Iterable, Iterator, Sequence, Set
@@ -23,36 +23,35 @@ from rollouts.engine.rollout.roller import RollerStep, Unit
 from rollouts.engine.rollout.units import NO_STEP, choose_pod_step, choose_replica_step, group_units, set_units
 from rollouts.engine.rollout.update import Update
 from rollouts.engine.tree.layout import Layout
-from rollouts.engine.tree.steady_state import find_replicas_to_plan
 from rollouts.engine.tree.views import CliqueView, GroupReplicaView, GroupView, ReplicaView, Tree
 
 _NONE: Final[Set[int]] = frozenset()
 
 
 class ReplicaMode(Enum):
-    """What is done inside a replica of the set."""
+    """What happens inside a replica of the set."""
 
-    MAINTAIN = "Keep"  # it gets what is missing, and loses what is too much
+    MAINTAIN = "Maintain"  # missing units are created, surplus ones deleted
     ROLL = "Roll"  # its components are updated
-    DELETE_UNAVAILABLE = "Free"  # the same as KEEP, and what is outdated and serves nobody goes: its turn has not come
-    BLOCK_CREATES = "Hold"  # it is replaced whole: nothing new comes until then
+    DELETE_UNAVAILABLE = "DeleteUnavailable"  # not selected: MAINTAIN, and outdated unavailable units are replaced
+    BLOCK_CREATES = "BlockCreates"  # to be replaced whole: nothing is created until it is empty
 
 
 @value
 class CliqueStep:
-    """What is next for the pods of a clique."""
+    """The next step for the pods of a clique."""
 
     view: CliqueView
     budget: Budget
     is_rolling: bool
     blocks_creates: bool  # outdated and to be replaced whole: no new pods until then
-    units: Sequence[Unit]  # its pods, where anything moves
+    units: Sequence[Unit]  # its pods; empty if nothing is to do
     step: RollerStep
 
 
 @value
 class GroupStep:
-    """What is next for the replicas of a scaling group, and inside those that stay."""
+    """The next step for the replicas of a scaling group, and inside those that stay."""
 
     view: GroupView
     budget: Budget
@@ -64,40 +63,32 @@ class GroupStep:
 
 @value
 class ReplicaStep:
-    """What is next inside a replica of the set that stays or is created."""
+    """The next step inside a replica of the set that stays or is created."""
 
     replica: ReplicaView
-    is_at_work: bool  # an automatic update is replacing parts of it, or all of it
+    is_at_work: bool  # an automatic update replaces parts of it, or all of it
     cliques: tuple[CliqueStep, ...]
     groups: tuple[GroupStep, ...]
-
-    @property
-    def clique_steps(self) -> Iterator[CliqueStep]:
-        """All its cliques, those of groups as well."""
-        yield from self.cliques
-        for group in self.groups:
-            for _, cliques in group.replicas:
-                yield from cliques
 
 
 @value
 class SetStep:
-    """What is next for the replicas of the set."""
+    """The next step for the replicas of the set."""
 
     budget: Budget
     is_rolling: bool
     units: tuple[Unit, ...]
     step: RollerStep
-    replicas: tuple[ReplicaStep, ...]  # those that stay or are created, by index, and need anything
+    replicas: tuple[ReplicaStep, ...]  # by index: those that stay or are created and are not steady
 
 
 def make_idle_set_step() -> SetStep:
-    """Return that nothing is next anywhere."""
+    """Return a step with nothing to do."""
     return SetStep(ONE_AT_A_TIME, is_rolling=False, units=(), step=NO_STEP, replicas=())
 
 
 def make_idle_replica_step(replica: ReplicaView, *, at_work: bool) -> ReplicaStep:
-    """Return that nothing is next inside a replica of the set: it is leaving, or its update only begins."""
+    """Return a step with nothing to do inside a replica of the set: it is leaving, or its update only begins."""
     return ReplicaStep(
         replica,
         at_work,
@@ -111,21 +102,31 @@ def _make_idle_group_step(view: GroupView) -> GroupStep:
 
 
 def make_idle_clique_step(view: CliqueView) -> CliqueStep:
-    """Return that nothing is next for the pods of a clique."""
+    """Return a step with nothing to do for the pods of a clique."""
     return CliqueStep(view, ONE_AT_A_TIME, is_rolling=False, blocks_creates=False, units=(), step=NO_STEP)
 
 
 def choose_steps(layout: Layout, tree: Tree, update: Update, unsteady: Set[int] = _NONE) -> SetStep:
-    """Return what is next at every level; of `unsteady` replicas something is to be said, whatever they look like."""
+    """Return the next step at every level; `unsteady` replicas get a step even if they need nothing."""
     rolling = layout.replaces_whole and update.is_under_way
     budget = compute_set_budget(layout.workload)
     units, step = _choose_set_step(layout, tree, budget, rolling=rolling)
     staying = (find_replicas_to_plan(tree, update) | unsteady) & tree.replicas.keys()
-    if units or step.create:  # else just the wanted ones are there, to stay
+    if units or step.create:  # else exactly the wanted replicas exist and stay
         staying = (staying - _find_leaving(units, step)).union(step.create)
     replicas = [tree.replicas.get(index) or layout.make_replica_view(index) for index in sorted(staying)]
     steps = tuple([_choose_replica_step(layout, replica, update) for replica in replicas])
     return SetStep(budget, rolling, tuple(units), step, steps)
+
+
+def find_replicas_to_plan(tree: Tree, update: Update) -> Set[int]:
+    """Return the replicas of the set that need a step: all that the pass may change or report on.
+
+    A replica that is outdated and steady waits for its turn, unless no update is under way.
+    """
+    unfinished = tree.unfinished if update.is_under_way else tree.incomplete
+    selected = () if update.selected is None else (update.selected,)
+    return tree.unsteady.union(unfinished, update.former.updating, selected)
 
 
 def _choose_set_step(layout: Layout, tree: Tree, budget: Budget, *, rolling: bool) -> tuple[Sequence[Unit], RollerStep]:
@@ -139,12 +140,12 @@ def _choose_set_step(layout: Layout, tree: Tree, budget: Budget, *, rolling: boo
 
 
 def _find_leaving(units: Iterable[Unit], step: RollerStep) -> set[int]:
-    """Return the indices of what is leaving, and of what this step deletes."""
+    """Return the indices of leaving units, and of those that this step deletes."""
     return {unit.index for unit in units if unit.leaving}.union([removal.unit.index for removal in step.delete])
 
 
 def _needs_no_set_step(layout: Layout, tree: Tree) -> bool:
-    """Whether just the wanted replicas are there, all of them to stay."""
+    """Whether exactly the wanted replicas exist and all of them stay."""
     if layout.replaces_whole and tree.outdated:
         return False
     return not tree.ownerless and tree.has_exactly(layout.workload.replicas)
@@ -174,9 +175,9 @@ def _choose_mode(replica: ReplicaView, update: Update, *, whole: bool, held: boo
 
 
 def _relabel(layout: Layout, replica: ReplicaView, *, at_work: bool) -> ReplicaStep:
-    """Let the PodCliques of an emptied replica promise the current template before anything moves in.
+    """Update the template-hash label of the PodCliques of an emptied replica before any pod is created in it.
 
-    Else a pass that is cut short could leave new pods under an old promise, which looks like two versions.
+    Otherwise an interrupted pass could leave new pods under PodCliques with the old hash, as if two versions met.
     """
     cliques = (
         CliqueStep(view, ONE_AT_A_TIME, is_rolling=False, blocks_creates=False, units=(), step=NO_STEP)
@@ -187,7 +188,7 @@ def _relabel(layout: Layout, replica: ReplicaView, *, at_work: bool) -> ReplicaS
 
 
 def _choose_clique(layout: Layout, view: CliqueView, mode: ReplicaMode) -> CliqueStep:
-    # One that the new templates do not concern is left alone, and so are the indices that scaling in has left it.
+    # A clique whose template did not change does not roll, so a gap from a scale-in stays.
     if mode is ReplicaMode.ROLL and not (view.outdated or view.is_updating):
         mode = ReplicaMode.MAINTAIN
     is_rolling = mode is ReplicaMode.ROLL
@@ -225,7 +226,7 @@ def _choose_group(layout: Layout, view: GroupView, mode: ReplicaMode) -> GroupSt
 
 
 def _choose_member_steps(layout: Layout, part: GroupReplicaView, mode: ReplicaMode) -> Iterator[CliqueStep]:
-    """Keep up what is inside a replica of a group; one that is outdated is replaced whole, unless by hand."""
+    """Yield steps that maintain a replica of a group; an outdated one is replaced whole, except under OnDelete."""
     is_held = mode is ReplicaMode.BLOCK_CREATES or (not layout.is_on_delete and part.is_outdated)
     for view in part.cliques:
         yield _make_clique_step(view, ONE_AT_A_TIME, ReplicaMode.BLOCK_CREATES if is_held else ReplicaMode.MAINTAIN)

@@ -1,9 +1,9 @@
-"""Gang termination: what has been below its minimum for too long is recreated (`docs/semantics.md` 10).
+"""Gang termination: recreates replicas that are below their minimum for too long (`docs/semantics.md` 10).
 
-How long is read from the conditions that `status` has written; `planner` carries the decision out, and `status` then
-starts the clocks anew. The invariants: only what is below its minimum right now is terminated; never what was never
-scheduled, since it would only be put back in the queue it already waits in; never what an automatic update is at work
-in.
+The conditions that `status` has written say how long; `planner` carries the decision out, and `status` then resets the
+conditions. The invariants: only a component that is below its minimum now is terminated; one that was never scheduled
+is not, since it would only return to the queue that it waits in; no replica is terminated while an automatic update
+replaces parts of it.
 """
 
 from collections.abc import Iterator, Mapping
@@ -20,10 +20,10 @@ from rollouts.engine.tree.views import CliqueView, GroupView
 
 @value
 class Termination:
-    """What is recreated now, and when to look again."""
+    """Which replicas are recreated now, and when the next one is due."""
 
-    replicas: Mapping[int, str]  # of the set: index and the name of what is below its minimum
-    group_replicas: Mapping[str, str]  # replicas of scaling groups: name and the PodClique that is below its minimum
+    replicas: Mapping[int, str]  # of the set: the index, and the name of the component below its minimum
+    group_replicas: Mapping[str, str]  # of scaling groups: the name, and the PodClique below its minimum
     due_at: float | None  # when the next one is due
 
 
@@ -31,7 +31,7 @@ _NOTHING: Final = Termination({}, {}, None)
 
 
 def decide_termination(workload: Workload, steps: SetStep, now: float) -> Termination:
-    """Return what has been below its minimum for the termination delay."""
+    """Return the replicas with a component that is below its minimum for the termination delay."""
     idle = [step for step in steps.replicas if not step.is_at_work]
     if not idle:
         return _NOTHING
@@ -51,9 +51,9 @@ def decide_termination(workload: Workload, steps: SetStep, now: float) -> Termin
 
 
 def is_breached(view: CliqueView) -> bool:
-    """Whether a clique has fewer pods that are scheduled and not failing than its minimum, as far as its scale allows.
+    """Whether a clique has fewer scheduled pods that do not fail than its minimum, or than its scale if that is less.
 
-    To recreate what somebody scaled below its minimum would not help.
+    Recreating a clique that is scaled below its minimum would not help.
     """
     least = view.attainable_minimum
     if view.scheduled < least:
@@ -62,12 +62,12 @@ def is_breached(view: CliqueView) -> bool:
 
 
 def count_healthy(view: CliqueView) -> int:
-    """How many of its pods are scheduled and serve, or are still on their way."""
+    """Count the scheduled pods that are Ready or still starting."""
     return sum(bool(pod.node) and (pod.ready or not pod.failing) for pod in view.live)
 
 
 def is_group_breached(view: GroupView) -> bool:
-    """Whether a scaling group has fewer replicas without a breach than its minimum."""
+    """Whether a scaling group has fewer replicas without a breach than its minimum, or than its scale."""
     fine = 0
     for index in range(view.wanted):
         part = view.replicas.get(index)
@@ -76,7 +76,7 @@ def is_group_breached(view: GroupView) -> bool:
 
 
 def _list_breaches(step: ReplicaStep) -> Iterator[tuple[str, float, str | None]]:
-    """Yield what is below its minimum: its name, since when, and the group replica if it is enough to recreate that."""
+    """Yield each breach: component, since when, and the group replica if recreating that is enough."""
     is_scheduled = step.replica.is_anything_scheduled
     for view in step.replica.cliques:
         since = _breached_since(view, is_scheduled=is_scheduled)
@@ -131,6 +131,6 @@ def _group_breached_since(group: Group, *, is_scheduled: bool) -> float | None:
 
 
 def _breach_since(condition: Mapping[str, Any]) -> float | None:
-    """Return since when a condition holds; that a scale made it hold is no breach of ours to mend."""
+    """Return since when a breach holds; None if there is none, or if it is only the scale."""
     is_breach = condition.get("status") == "True" and condition.get("reason") != SCALED_BELOW
     return parse_time(condition.get("lastTransitionTime")) if is_breach else None

@@ -1,14 +1,20 @@
-"""The units of each level: pods, replicas of a scaling group and replicas of the set, as the roller looks at them.
+"""The units of each level for the roller: pods, replicas of a scaling group, replicas of the set.
 
-Between `views`, which says what is outdated and available, and `steps`, which asks what is next. The
-invariant: however the actions of a step are cut short, there are never more than R + S units that are not leaving, save
-for surplus.
+Between `tree.views`, which says what is outdated and available, and `steps`, which asks for the step of each level. The
+invariant: even if only some actions of a step are carried out, there are never more than R + S units that are not
+leaving, except for surplus.
 """
 
 from collections.abc import Iterable, Sequence
 
 from rollouts.engine.model.budget import Budget
-from rollouts.engine.rollout.order import group_replica_update_order, pod_scale_in_order, pod_update_order
+from rollouts.engine.model.observed import TERMINAL_PHASES
+from rollouts.engine.rollout.order import (
+    group_replica_update_order,
+    pod_scale_in_order,
+    pod_update_order,
+    set_replica_update_order,
+)
 from rollouts.engine.rollout.roller import (
     POD_INDEX_POLICY,
     REPLICA_INDEX_POLICY,
@@ -23,16 +29,17 @@ NO_STEP = RollerStep((), ())
 
 
 def pod_units(view: CliqueView, *, rolling: bool) -> list[Unit]:
-    """Return the pods of a clique as units, in line to be updated or else scaled in; one that has ended is leaving."""
+    """Return the pods of a clique as units, with keys for update or scale-in; an ended pod counts as leaving."""
     wanted, current = view.wanted, view.template_hash
     units = []
     for pod in view.pods:
-        live = pod.is_live
+        # As in `Pod.is_live`, which would cost a call for each of thousands of pods.
+        leaving = pod.leaving or pod.phase in TERMINAL_PHASES
         update_order = pod_update_order(pod) if rolling else ()
         scale_in_order = () if rolling else pod_scale_in_order(pod, wanted, current)
         # By position, in the order of the fields: by name it takes twice as long.
-        outdated, available = pod.template_hash != current, pod.ready and live
-        units.append(Unit(pod.name, pod.index, outdated, available, not live, update_order, scale_in_order))
+        outdated, available = pod.template_hash != current, pod.ready and not leaving
+        units.append(Unit(pod.name, pod.index, outdated, available, leaving, update_order, scale_in_order))
     return units
 
 
@@ -43,7 +50,7 @@ def group_units(view: GroupView) -> list[Unit]:
             key=replica.name,
             index=replica.index,
             outdated=replica.is_outdated,
-            # What somebody scaled below its minimum does not serve; that neither stops an update nor is mended by it.
+            # Up, not available: an update does not wait for a component that is scaled below its minimum.
             available=replica.is_up,
             leaving=replica.is_leaving,
             update_order=group_replica_update_order(replica.index),
@@ -54,9 +61,9 @@ def group_units(view: GroupView) -> list[Unit]:
 
 
 def set_units(replicas: Iterable[ReplicaView], *, whole: bool, wanted: int) -> list[Unit]:
-    """Return the replicas of the set as units, replaced whole or part by part.
+    """Return the replicas of the set as units, replaced whole or component by component.
 
-    A wanted one of which only PodGangs are left is none: its index is free, and it is built anew around them.
+    A wanted replica of which only PodGangs are left is no unit: its index is free, and it is created around them.
     """
     return [
         _set_unit(replica, whole=whole, is_surge=replica.index >= wanted)
@@ -70,11 +77,11 @@ def _set_unit(replica: ReplicaView, *, whole: bool, is_surge: bool) -> Unit:
     return Unit(
         key=replica.name,
         index=replica.index,
-        # Surge that was emptied was on its way out when somebody was stopped: it goes, frame and all.
+        # A worker that emptied this surge replica was stopped before it deleted the owners: they go now.
         outdated=replica.is_outdated or (emptied and is_surge),
         available=replica.is_up,
         leaving=not replica.has_live_owners or (emptied and not is_surge),
-        update_order=replica.update_order,
+        update_order=set_replica_update_order(replica),
         scale_in_order=(),
     )
 
@@ -82,10 +89,10 @@ def _set_unit(replica: ReplicaView, *, whole: bool, is_surge: bool) -> Unit:
 def choose_pod_step(
     view: CliqueView, budget: Budget, *, rolling: bool, freeing: bool = False
 ) -> tuple[Sequence[Unit], RollerStep]:
-    """Return the pods of a clique as units, and what is next for them; no units where all is settled."""
+    """Return the pods of a clique as units, and their next step; no units if nothing is to do."""
     freeing = freeing and view.outdated > 0 and view.available < len(view.live)
     if not rolling and not freeing and len(view.pods) == len(view.live) == view.wanted:
-        return (), NO_STEP  # as it is with most, most of the time
+        return (), NO_STEP  # the usual case, so it must be cheap
     units = pod_units(view, rolling=rolling)
     step = choose_step(units, view.wanted, budget, POD_INDEX_POLICY, rolling=rolling, freeing=freeing)
     return units, _limit_creates_to_room(step, units, view.wanted, budget)
@@ -94,11 +101,11 @@ def choose_pod_step(
 def choose_replica_step(
     units: Sequence[Unit], wanted: int, budget: Budget, *, rolling: bool, freeing: bool = False, lingering: int = 0
 ) -> RollerStep:
-    """Return what is next for replicas of a group or of the set; `freeing` as in `choose_step`.
+    """Return the next step for replicas of a group or of the set; `freeing` as in `choose_step`.
 
-    Not rolling, those beyond the wanted number go, but an available one only as the budget allows: it may be the surge
-    of an update that was interrupted, or scaled in while others are down. Those `lingering` are leaving and still take
-    room.
+    Outside an update, replicas beyond the wanted number go, but available ones only as the budget allows: they may be
+    surge of an interrupted update, or scaled in while others are down. `lingering` counts leaving replicas that still
+    take room.
     """
     step = choose_step(units, wanted, budget, REPLICA_INDEX_POLICY, rolling=rolling, freeing=freeing)
     if not rolling and step.delete:
@@ -111,9 +118,9 @@ def choose_replica_step(
 def _limit_creates_to_room(
     step: RollerStep, units: Sequence[Unit], wanted: int, budget: Budget, lingering: int = 0
 ) -> RollerStep:
-    """Leave out what there is no room for before this step's own deletions are done.
+    """Return the step without the creations that have no room until its deletions are done.
 
-    Nothing else keeps more than R + S from existing for a moment: actions are carried out one by one, creations first.
+    Creations are carried out before deletions, so without this there could be more than R + S units for a moment.
     """
     if not step.create:
         return step

@@ -1,9 +1,9 @@
-"""Whether an update is under way, and where it is at work.
+"""Whether an update is under way, and which replica of the set it works on.
 
-Read from the status of the set, where progress lives, and from what is observed. `planner` asks first of all; `status`
-writes the answer back. The invariants: an update is recorded before anything is replaced for it; a new generation hash
-forgets all progress (`docs/semantics.md` 7); a selected replica stays selected until it is complete, and nothing
-is taken meanwhile from another replica that serves.
+`planner` asks this first. The answer follows from the status of the set, which holds the progress, and the observed
+objects; `status` writes it back. The invariants: an update is recorded before anything is replaced for it; a new
+generation hash resets all progress (`docs/semantics.md` 7); a selected replica stays selected until it is complete, and
+meanwhile the update takes nothing from another replica that serves.
 """
 
 from collections.abc import Mapping
@@ -11,28 +11,29 @@ from enum import Enum
 from typing import Any
 
 from rollouts.engine.model.values import value
+from rollouts.engine.rollout.order import set_replica_update_order
 from rollouts.engine.tree.layout import Layout
 from rollouts.engine.tree.views import ReplicaView, Tree
 
 
 class UpdatePhase(Enum):
-    """What becomes of the update in this pass."""
+    """The phase of the update in this pass."""
 
-    NONE = "None"  # nothing to update, or nobody to do it
-    FIRST = "First"  # the first hash ever: noted, nothing to replace
-    START = "Start"  # an update begins: noted now, worked at from the next pass on
+    NONE = "None"  # nothing to update, or OnDelete
+    FIRST = "First"  # the first generation hash is recorded; nothing is replaced
+    START = "Start"  # a new update is recorded; the next pass begins to replace
     WORK = "Work"  # under way
-    END = "End"  # nothing is left to do: the end is noted
+    END = "End"  # the end is recorded
 
 
 @value
 class Progress:
-    """What the status of the set says about its update."""
+    """The progress of the update in the stored status of the set."""
 
-    generation_hash: str  # empty: none yet
-    started_at: str  # empty: there was no update yet
+    generation_hash: str  # empty: none recorded
+    started_at: str  # empty: no update yet
     ended_at: str  # empty: not ended
-    updating: Mapping[int, str]  # the replicas being updated, and since when
+    updating: Mapping[int, str]  # the replicas being updated, and their start times
 
     @property
     def is_open(self) -> bool:
@@ -42,15 +43,15 @@ class Progress:
 
 @value
 class Update:
-    """The update as this pass sees it."""
+    """The update in this pass."""
 
     phase: UpdatePhase
     is_under_way: bool  # pods are replaced for it in this pass
     generation_hash: str
     former: Progress
-    supersedes: bool  # another update was still open when this one began
-    selected: int | None  # the replica being updated; None under ReplicaRecreate and OnDelete
-    # Other replicas that are down: until they are up nothing is taken from one that serves.
+    supersedes: bool  # this update begins while another one is open
+    selected: int | None  # the replica to update; None under ReplicaRecreate and OnDelete
+    # Other replicas that are down: until they are up, the update takes nothing from a replica that serves.
     blocked_by: tuple[int, ...] = ()
 
     def is_rolling(self, index: int) -> bool:
@@ -59,7 +60,7 @@ class Update:
 
 
 def read_progress(status: Mapping[str, Any]) -> Progress:
-    """Return what a stored status says; what it does not say is empty."""
+    """Return the progress in a stored status; missing fields are empty."""
     stored = status.get("updateProgress") or {}
     updating = stored.get("updatingReplicas") or ()
     return Progress(
@@ -71,7 +72,7 @@ def read_progress(status: Mapping[str, Any]) -> Progress:
 
 
 def decide_update(layout: Layout, tree: Tree, former: Progress) -> Update:
-    """Return what becomes of the update in this pass."""
+    """Return the update in this pass."""
     generation_hash = layout.generation_hash
     phase = _decide_phase(layout, tree, former)
     is_under_way = phase is UpdatePhase.WORK
@@ -90,19 +91,19 @@ def _decide_phase(layout: Layout, tree: Tree, former: Progress) -> UpdatePhase:
     if layout.is_on_delete:
         return UpdatePhase.END if former.is_open else UpdatePhase.NONE
     if not former.is_open:
-        # Left behind by OnDelete, or found when we came: to be rolled by whoever rolls now.
+        # OnDelete left outdated pods, or they were there when the controller was installed: roll them now.
         return UpdatePhase.START if tree.outdated else UpdatePhase.NONE
     is_done = not tree.incomplete and tree.has_exactly(layout.workload.replicas)
     return UpdatePhase.END if is_done else UpdatePhase.WORK
 
 
 def _select_replica(layout: Layout, tree: Tree, former: Progress) -> tuple[int | None, tuple[int, ...]]:
-    """Return the replica whose turn it is, and those that it has to wait for.
+    """Return the replica to update, and the replicas that it must wait for.
 
-    It is the one that was begun, until it is complete, whatever becomes of the others; then the next. Of several that
-    were begun, as ReplicaRecreate leaves them behind, it is the one that the status names. What serves
-    nobody elsewhere is replaced meanwhile (`steps`), which begins nothing. From one that serves nothing is
-    taken while another is down: that would be a second one down.
+    A replica whose update has begun is selected until it is complete, whatever happens to the others; then the next is.
+    Of several that have begun, which ReplicaRecreate may leave behind, the one in the status is selected. Outdated
+    units elsewhere that serve nobody are replaced meanwhile (`steps`), which begins no update there. While another
+    replica is down, nothing is taken from a replica that serves: two would be down.
     """
     wanted = layout.workload.replicas
     missing, beyond = tree.missing(wanted), tree.beyond(wanted)
@@ -113,8 +114,8 @@ def _select_replica(layout: Layout, tree: Tree, former: Progress) -> tuple[int |
         return None, ()
     replicas = [tree.replicas[index] for index in candidates - missing]
     replicas += [layout.make_replica_view(index) for index in candidates & missing]
-    first = min([replica.update_order for replica in replicas])[-1]  # which is its index
-    # What somebody scaled below its minimum is not waited for: no update brings it back.
+    first = min(replicas, key=set_replica_update_order).index
+    # The update does not wait for a replica that is only scaled below its minimum: no update brings it back.
     down = missing.union([i for i in (tree.unavailable & tree.incomplete) - beyond if not tree.replicas[i].is_up])
     if first in down:
         return first, ()
@@ -123,10 +124,10 @@ def _select_replica(layout: Layout, tree: Tree, former: Progress) -> tuple[int |
 
 
 def _find_candidates(layout: Layout, tree: Tree, beyond: frozenset[int]) -> frozenset[int]:
-    """Return the replicas that are to be updated and were not begun.
+    """Return the candidates among the replicas whose update has not begun.
 
-    Hundreds may be outdated and serve. They are looked at only when none of those that are down is next: the order of
-    `docs/semantics.md` 6 would put them behind.
+    Hundreds may be outdated and available. They are candidates only if none is down, because a replica that is down
+    comes first (`docs/semantics.md` 6).
     """
     due = (tree.unavailable & tree.outdated & tree.incomplete) - beyond
     due |= {index for index in tree.unfinished - beyond if _has_unrecorded_update(tree.replicas[index], layout)}
@@ -135,9 +136,9 @@ def _find_candidates(layout: Layout, tree: Tree, beyond: frozenset[int]) -> froz
 
 
 def _has_unrecorded_update(replica: ReplicaView, layout: Layout) -> bool:
-    """Whether a replica has surge left of its update, or was updated and nobody has written it down yet."""
+    """Whether a replica still has surge of its update, or its status does not record the update yet."""
     if replica.has_surge:
         return True
     components = (*(view.clique for view in replica.cliques), *(view.group for view in replica.groups))
-    noted = (one.status.get("currentPodCliqueSetGenerationHash") for one in components if one is not None)
-    return any(one not in (None, layout.generation_hash) for one in noted)
+    recorded = (one.status.get("currentPodCliqueSetGenerationHash") for one in components if one is not None)
+    return any(one not in (None, layout.generation_hash) for one in recorded)

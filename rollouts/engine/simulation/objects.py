@@ -10,8 +10,8 @@ from typing import Any
 
 from rollouts.engine.model import names
 from rollouts.engine.model.observed import Clique, Gang, Group, Pod, Service
+from rollouts.engine.model.template_keys import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.model.values import fast_replace
-from rollouts.engine.plan.desired import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 
 Obj = Mapping[str, Any]
 

@@ -1,8 +1,7 @@
-"""What a workload looks like whatever is observed: its cliques and groups by name, its hashes, the places of its parts.
+"""The layout of a workload: its cliques and scaling groups by name, its hashes, and the position of each object.
 
-Made once a workload and kept as long as that stays the same. `tree_builder` builds the views of what is there with it,
-and every later step those of what is not there yet. The invariant: it depends on the workload alone, so that whoever
-has one for a workload never needs another.
+Computed once for a workload. `tree_builder` makes the views of observed objects with it, and later steps the views of
+objects that do not exist yet. The invariant: a layout depends on the workload alone, never on what is observed.
 """
 
 import re
@@ -15,15 +14,15 @@ from rollouts.engine.manifest.references import MAX_PODS
 from rollouts.engine.model import names
 from rollouts.engine.model.hashing import compute_generation_hash, compute_template_hash
 from rollouts.engine.model.observed import TERMINAL_PHASES, Clique, Gang, Group, Pod, Service
+from rollouts.engine.model.template_keys import compute_group_keys, compute_scaling_keys
 from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, Strategy, Workload
-from rollouts.engine.plan.desired import compute_group_keys, compute_scaling_keys
-from rollouts.engine.rollout.roller import is_complete
 from rollouts.engine.tree.views import (
     CliqueView,
     GroupReplicaView,
     GroupView,
     ReplicaView,
     compute_min_available,
+    is_complete,
     make_group_replica_view,
     make_group_view,
     make_replica_view,
@@ -42,9 +41,9 @@ class PodCliquePosition:
 
 @dataclass(slots=True)
 class ObjectIndex:
-    """What was found of a workload and belongs to it, by name; the parts of a view are looked up here."""
+    """The observed objects that belong to a workload, by name; views are made from them."""
 
-    indices: set[int] = field(default_factory=set)  # replicas of the set of which anything was found
+    indices: set[int] = field(default_factory=set)  # replicas of the set of which anything exists
     services: dict[int, Service] = field(default_factory=dict)  # by replica of the set
     base_gangs: dict[int, Gang] = field(default_factory=dict)  # by replica of the set
     scaled_gangs: dict[int, dict[str, Gang]] = field(default_factory=dict)  # by replica of the set
@@ -59,7 +58,7 @@ _NO_GANGS: Final[Mapping[str, Gang]] = {}
 
 
 class _NamePrefixes(dict[int, str]):
-    """What the names in a replica of the set begin with: `my-0` for replica 0. Put together once each."""
+    """The prefix of all names in a replica of the set, `my-0` for replica 0; each is rendered once."""
 
     def __init__(self, workload: str) -> None:
         super().__init__()
@@ -71,13 +70,13 @@ class _NamePrefixes(dict[int, str]):
 
 
 def make_layout(workload: Workload) -> "Layout":
-    """Return the shape of a workload, its templates hashed."""
+    """Return the layout of a workload, with its templates hashed."""
     hashes = {clique.name: compute_template_hash(clique, workload.priority_class) for clique in workload.cliques}
     return Layout(workload, hashes, compute_generation_hash(workload))
 
 
 class Layout:
-    """The cliques and groups of a workload, looked up by name; which views are built from."""
+    """The cliques and groups of a workload by name, from which views are made."""
 
     def __init__(self, workload: Workload, hashes: Mapping[str, str], generation_hash: str = "") -> None:
         """Take the current template hash of each clique, and the hash over all of them."""
@@ -89,10 +88,10 @@ class Layout:
         self.group_of = {name: group.name for group in workload.groups for name in group.clique_names}
         self.standalone = tuple(clique for clique in workload.cliques if clique.name not in self.group_of)
         self.prefixes = _NamePrefixes(workload.name)
-        # Asked many times in a pass, and in Python 3.11 it takes a while to look up a member of an enumeration.
+        # Read many times in a pass; in Python 3.11 looking up a member of an enumeration is slow.
         self.replaces_whole = workload.strategy is Strategy.REPLICA_RECREATE
         self.is_on_delete = workload.strategy is Strategy.ON_DELETE
-        # What is noted on a PodClique and on a scaling group of its template, beside the numbers and the template hash.
+        # What a PodClique and a scaling group record of their template besides numbers and template hash.
         self.scaling_keys = {clique.name: compute_scaling_keys(clique) for clique in workload.cliques}
         self.group_keys = {group.name: compute_group_keys(group) for group in workload.groups}
 
@@ -105,7 +104,7 @@ class Layout:
         return re.compile(f"{re.escape(self.workload.name)}-(0|[1-9][0-9]*)-(?:({alone})|({members or '(?!)'}))")
 
     def find_position(self, name: str) -> PodCliquePosition | None:
-        """Return where a PodClique of this name belongs, or None if it is none of this workload's."""
+        """Return where a PodClique of this name belongs; None if no PodClique of this workload has such a name."""
         match = self._clique_pattern.fullmatch(name)
         if match is None:
             return None
@@ -121,7 +120,7 @@ class Layout:
         """Return the names of the PodCliques in no scaling group of a replica of the set."""
         return [f"{self.prefixes[index]}-{template.name}" for template in self.standalone]
 
-    # Views of what is found, and of what is not there yet.
+    # Views of observed objects, and of objects that do not exist yet.
 
     def make_replica_view(self, index: int, found: ObjectIndex = EMPTY_INDEX) -> ReplicaView:
         """Return a replica of the set."""
@@ -153,7 +152,7 @@ class Layout:
     def make_group_replica_view(
         self, group: str, template: GroupTemplate, index: int, found: ObjectIndex = EMPTY_INDEX
     ) -> GroupReplicaView:
-        """Return a replica of a group (by its full name), all its cliques in it, there or not."""
+        """Return a replica of a group (by its full name) with all its cliques, whether they exist or not."""
         part = f"{group}-{index}"
         views = []
         for clique in template.clique_names:
@@ -170,7 +169,7 @@ class Layout:
         live = pods
         available = scheduled = gated = outdated = 0
         for pod in pods:
-            # As in `Pod.is_live`, which would cost a call for each of thousands of pods.
+            # The same as `Pod.is_live`, without a call for each of thousands of pods.
             if pod.leaving or pod.phase in TERMINAL_PHASES:
                 live = ()
                 continue
@@ -186,7 +185,7 @@ class Layout:
             live = [pod for pod in pods if pod.is_live]
         wanted, is_live, is_updating = template.replicas, False, False
         if clique is not None:
-            # A slip of somebody who scales it must not cost us more than a cluster can hold.
+            # A scale by mistake must not create more pods than a cluster can hold.
             wanted = clique.replicas if clique.replicas < MAX_PODS else MAX_PODS
             is_live, is_updating = not clique.leaving, self.is_updating(clique)
         needed = compute_min_available(template, clique)
@@ -205,7 +204,7 @@ class Layout:
             and clique.template_hash == current
             and is_complete(len(live), available, outdated, wanted, highest)
         )
-        # By position, in the order of the fields: by name it takes more than twice as long.
+        # Positional: keywords take more than twice as long.
         # fmt: off
         return CliqueView(
             name, template, current, clique, is_live, wanted, needed,
@@ -215,12 +214,12 @@ class Layout:
         # fmt: on
 
     def _is_rolled_pod_by_pod(self, clique: Clique, current: str, is_updating: bool) -> bool:
-        """Whether the pods of a clique are updated one by one, so that those that have surged have still to go.
+        """Whether the pods of a clique are updated one by one, so that its surge must still be deleted.
 
-        They are when its own update is open, or when the last template that was complete here is another one: its
-        progress may have been lost with the pass that was to write it. While no update of the set is under way, nothing
-        closes a gap, and `status` writes that the clique is complete. What is replaced whole has no surge inside, and
-        OnDelete rolls nothing.
+        They are if the update of the clique is open, or if the clique was last complete with another template: the
+        status write that opened its update may have been lost. While no update of the set is under way, nothing closes
+        a gap in the indices, and `status` reports the clique as complete. A replica that is replaced whole has no surge
+        inside, and OnDelete rolls nothing.
         """
         if self.replaces_whole or self.is_on_delete:
             return False

@@ -1,15 +1,14 @@
-"""Replicas that need nothing: recognised cheaply, because most are so most of the time.
+"""Steady replicas: those that need nothing. They are recognised cheaply, because most replicas are steady.
 
-`tree_builder` asks about each replica twice: whether it is settled, before anything is made of what was found, and else
-whether it is quiet, once its views are built. `steps` looks closer only at those that are busy. The
-invariant: a replica is passed over only if the whole pass would find nothing to do, to write down or to say about it,
-so leaving this module out changes no plan, only what it costs. What is settled is also quiet, available and complete.
+`tree_builder` checks each replica twice: from the observed objects alone whether it is steady and complete, and if not,
+from its views whether it is steady. `steps` plans only the others. The invariant: a replica is skipped only if the pass
+would write nothing to it and report nothing about it, so without this module every plan is the same and costs more.
 
-A status is not computed again to see that it is right. It was written from the counts it shows and the generation it
-has observed; where these are still the same, so is the rest of it.
+A status is not computed again to be compared. It was written from the counts that it shows and the generation that it
+has observed; if these still hold, so does the rest.
 """
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
 from typing import Any
 
@@ -27,15 +26,13 @@ from rollouts.engine.model.conditions import (
 )
 from rollouts.engine.model.names import scaled_gang_name
 from rollouts.engine.model.observed import TERMINAL_PHASES, Clique, Gang, Pod
+from rollouts.engine.model.template_keys import find_scaling_keys
 from rollouts.engine.model.workload import CliqueTemplate
-from rollouts.engine.plan.desired import find_scaling_keys
-from rollouts.engine.rollout.update import Update
 from rollouts.engine.tree.layout import Layout, ObjectIndex
 from rollouts.engine.tree.views import (
     CliqueView,
     GroupView,
     ReplicaView,
-    Tree,
     compute_min_available,
     is_min_available_stale,
 )
@@ -51,32 +48,22 @@ _clique_counts_and_hash = itemgetter(
     "scheduleGatedReplicas",
     "currentPodTemplateHash",
 )
-# Of a progress, what names something that is being replaced now.
+# The fields of a progress that name what is being replaced now.
 _SELECTION = frozenset({"readyPodsSelectedToUpdate", "readyReplicaIndicesSelectedToUpdate"})
-# What Initialized says of a PodGang that is all there.
+# The message of Initialized on a PodGang whose pods all exist.
 _RUNNING_MESSAGE = f"{ALL_CREATED_MESSAGE} {render_phase_message('Running')}"
 _SCHEDULER_MESSAGE = f"{ALL_CREATED_MESSAGE} {SCHEDULER_PHASE_MESSAGE}"
 _pod_state = attrgetter("template_hash", "ready", "leaving", "gated")
 
 
-def find_replicas_to_plan(tree: Tree, update: Update) -> Set[int]:
-    """Return the replicas of the set that need a closer look: all about which anything is to be done or said.
-
-    One that is outdated and quiet waits for its turn; without an update under way it would have something to say.
-    """
-    unfinished = tree.unfinished if update.is_under_way else tree.incomplete
-    selected = () if update.selected is None else (update.selected,)
-    return tree.unsteady.union(unfinished, update.former.updating, selected)
-
-
 def is_steady(layout: Layout, replica: ReplicaView) -> bool:
-    """Whether a replica of the set has what it wants, be it outdated, and its statuses and gangs say so."""
+    """Whether a replica of the set has exactly its wanted objects, outdated or not, with statuses that show it."""
     service = replica.service
     if service is None or service.leaving:
         return False
     if service.publish_not_ready_addresses != layout.workload.publish_not_ready_addresses:
         return False
-    # One that is replaced whole keeps its labels until then.
+    # A replica that is replaced whole keeps its labels until then.
     keeps_label = layout.replaces_whole
     current = layout.generation_hash
     for view in replica.cliques:
@@ -89,9 +76,9 @@ def is_steady(layout: Layout, replica: ReplicaView) -> bool:
 
 
 def is_steady_and_complete(layout: Layout, index: int, found: ObjectIndex) -> bool:
-    """Whether a replica of the set is quiet and complete, told from what was found and before anything is made of it.
+    """Whether a replica of the set is steady and complete, judged by its objects before any view is made.
 
-    Said only where that is quick: what has scaling groups, or pods beyond the wanted ones, is looked at in full.
+    False also where that is not quick to see: with scaling groups, or with pods beyond the wanted ones.
     """
     service, gang = found.services.get(index), found.base_gangs.get(index)
     if service is None or service.leaving or gang is None or layout.groups:
@@ -114,7 +101,7 @@ def is_steady_and_complete(layout: Layout, index: int, found: ObjectIndex) -> bo
 def _is_clique_steady_and_complete(
     layout: Layout, template: CliqueTemplate, clique: Clique, pods: Sequence[Pod]
 ) -> bool:
-    """Whether a clique has just its pods, all of them as they should be, and its status says so."""
+    """Whether a clique has exactly its wanted pods, all current and available, and its status shows it."""
     current, count, status = layout.hashes[template.name], clique.replicas, clique.status
     if len(pods) != count or count > MAX_PODS or clique.leaving or clique.template_hash != current:
         return False
@@ -140,7 +127,7 @@ def _is_clique_steady_and_complete(
 
 
 def _is_clique_steady(layout: Layout, view: CliqueView, current: str, *, keeps_label: bool) -> bool:
-    """Whether a clique has what it wants, be it outdated, and its status says so."""
+    """Whether a clique has exactly its wanted pods, outdated or not, and its status shows it."""
     clique, count = view.clique, view.wanted
     if clique is None or not len(view.pods) == len(view.live) == view.available == count or view.gated:
         return False
@@ -169,7 +156,7 @@ def _is_clique_steady(layout: Layout, view: CliqueView, current: str, *, keeps_l
 
 
 def _is_group_steady(layout: Layout, view: GroupView, current: str) -> bool:
-    """Whether a scaling group has what it wants, be it outdated, and its status says so."""
+    """Whether a scaling group has exactly its wanted replicas, outdated or not, and its status shows it."""
     group, wanted = view.group, view.wanted
     if group is None or group.leaving or wanted < view.needed or group.template_replicas != view.template.replicas:
         return False
@@ -202,7 +189,7 @@ def _count_cliques(view: GroupView) -> int:
 
 
 def _is_status_steady(status: Mapping[str, Any], generation: int, current: str, *, complete: bool) -> bool:
-    """Whether a status is of the current generation, and of the current templates once they are in force."""
+    """Whether a status is of the current generation and, if the object is complete, of the current templates."""
     if status.get("observedGeneration") != generation or "surgeReplicas" in status:
         return False
     progress = status.get("updateProgress")
@@ -221,7 +208,7 @@ def _is_progress_closed(progress: Mapping[str, Any]) -> bool:
 
 
 def _has_healthy_clique_conditions(status: Mapping[str, Any]) -> bool:
-    """Whether the conditions of a PodClique are those of one that is scheduled and has its minimum."""
+    """Whether the conditions say that a PodClique is scheduled and not below its minimum."""
     scheduled = breached = ""
     for condition in status.get("conditions") or ():
         kind = condition.get("type")
@@ -233,17 +220,17 @@ def _has_healthy_clique_conditions(status: Mapping[str, Any]) -> bool:
 
 
 def _has_healthy_group_conditions(status: Mapping[str, Any]) -> bool:
-    """Whether the conditions of a PodCliqueScalingGroup are those of one that has its minimum."""
+    """Whether the conditions say that a PodCliqueScalingGroup is not below its minimum."""
     return find_condition(status, BREACHED).get("status") == "False" and not find_condition(status, TERMINATING)
 
 
 def _is_gang_current(gang: Gang, priority_class: str) -> bool:
-    """Whether a PodGang is there to stay, with the priority of its set and a status that says that it is all there."""
+    """Whether a PodGang is not terminating, has the priority of its set, and reports that all its pods exist."""
     return not gang.leaving and gang.priority_class == priority_class and _has_running_gang_status(gang.status)
 
 
 def _has_running_gang_status(status: Mapping[str, Any]) -> bool:
-    """Whether the status of a PodGang is that of one that is all there; how far it is a scheduler may say otherwise."""
+    """Whether the status of a PodGang says that all its pods exist and run; a scheduler may report another phase."""
     created = find_condition(status, INITIALIZED)
     if created.get("status") != "True":
         return False
@@ -254,7 +241,7 @@ def _has_running_gang_status(status: Mapping[str, Any]) -> bool:
 
 
 def _are_gangs_steady(layout: Layout, replica: ReplicaView) -> bool:
-    """Whether the stored gangs are just those that should be."""
+    """Whether the stored gangs are exactly the wanted ones."""
     priority_class = layout.workload.priority_class
     if not replica.groups:
         return not replica.scaled_gangs and _is_gang_steady(replica.base_gang, replica.cliques, priority_class)

@@ -1,11 +1,11 @@
-"""What is observed, put in its place: the replicas of a set, their cliques and scaling groups, and the pods of each.
+"""Builds the tree: the observed objects arranged by replica of the set, scaling group, clique and pod.
 
-Comes first in a plan; everything after it looks things up here instead of searching. Each object is in the tree once,
-or it is a stranger: something that carries our labels and fits nowhere (an unknown clique, a name that contradicts the
-labels, a second pod with one index). Strangers are reported and never touched.
+The first step of a pass; the steps after it look objects up in the tree instead of searching. The invariant: each
+object is in the tree exactly once, or it is a stranger. A stranger has our labels and no position: its clique is
+unknown, its name contradicts its labels, or another pod has its index. Strangers are reported and never changed.
 
-A pod may outlive its PodClique by a while. It is then still in the tree, by the name of that PodClique, so that nobody
-builds anew where an old pod still runs.
+A pod may outlive its PodClique for a while. It is then in the tree under the name of that PodClique, so that no pod is
+created at an index where an old pod still runs.
 """
 
 from collections import defaultdict
@@ -16,23 +16,24 @@ from functools import partial
 from rollouts.engine.model.actions import Kind
 from rollouts.engine.model.observed import Clique, Gang, Group, Observed, Pod, Service
 from rollouts.engine.model.values import value
+from rollouts.engine.tree.complete_components import CompleteComponents, ComponentNames, LazyNames
 from rollouts.engine.tree.layout import Layout, ObjectIndex
 from rollouts.engine.tree.steady_state import is_steady, is_steady_and_complete
-from rollouts.engine.tree.views import CompleteComponents, ComponentNames, LazyNames, LazyReplicas, ReplicaView, Tree
+from rollouts.engine.tree.views import LazyReplicas, ReplicaView, Tree
 
 Stranger = tuple[str, str]
-"""The name of an object, and why it fits nowhere."""
+"""The name of an object, and why it has no position in the workload."""
 
 
 def build_tree(layout: Layout, observed: Observed) -> Tree:
-    """Return the tree of what is observed, and who fits nowhere."""
+    """Return the tree of the observed objects."""
     found, strangers = _index_objects(layout, observed)
     return _assemble_tree(layout, found, tuple(sorted(strangers)))
 
 
 @value
 class Orphan:
-    """An object that nothing controls and that would have its place in the workload."""
+    """An object without a controller that has a position in the workload."""
 
     kind: Kind
     name: str
@@ -41,7 +42,7 @@ class Orphan:
 
 
 def find_orphans(layout: Layout, ownerless: Observed) -> list[Orphan]:
-    """Return those objects without a controller that have a place in the workload, owners first."""
+    """Return the objects without a controller that have a position in the workload, owners first."""
     found, _ = _index_objects(layout, ownerless)
     gangs = [*found.base_gangs.values(), *[gang for some in found.scaled_gangs.values() for gang in some.values()]]
     return [
@@ -53,9 +54,9 @@ def find_orphans(layout: Layout, ownerless: Observed) -> list[Orphan]:
 
 
 def update_tree(layout: Layout, tree: Tree, observed: Observed, changed_replicas: Set[int]) -> Tree:
-    """Return a tree in which the replicas that were touched are as observed now, or gone if nothing of them is.
+    """Return the tree after some replicas changed: they are as observed now, or gone if nothing is observed of them.
 
-    It takes the replicas of the former tree over, so nobody may look at that one any more.
+    The new tree takes over the replicas of the former one, which must not be used any more.
     """
     found, _ = _index_objects(layout, observed)
     now = {index: layout.make_replica_view(index, found) for index in found.indices}
@@ -79,34 +80,34 @@ def update_tree(layout: Layout, tree: Tree, observed: Observed, changed_replicas
     )
 
 
-def _update_flagged(before: frozenset[int], now: Sequence[int], touched: Set[int]) -> frozenset[int]:
-    """Return who has a trait when of those that were touched just these have it now; mostly they are the same."""
-    return before if before & touched == {*now} else (before - touched).union(now)
+def _update_flagged(before: frozenset[int], now: Sequence[int], changed: Set[int]) -> frozenset[int]:
+    """Return the flagged replicas after some changed, of which `now` are flagged; mostly the set stays the same."""
+    return before if before & changed == {*now} else (before - changed).union(now)
 
 
 def _find_changed_components(
-    layout: Layout, tree: Tree, now: Mapping[int, ReplicaView], touched: Set[int]
+    layout: Layout, tree: Tree, now: Mapping[int, ReplicaView], changed: Set[int]
 ) -> Mapping[int, ComponentNames] | None:
-    """Return the complete components of wanted replicas where they are others now; None if replicas came or went."""
-    if not (touched <= tree.replicas.keys() and touched <= now.keys()):
+    """Return the complete components of the originals in which they differ now; None if replicas came or went."""
+    if not (changed <= tree.replicas.keys() and changed <= now.keys()):
         return None
-    originals = [index for index in touched if index < layout.workload.replicas]
+    originals = [index for index in changed if index < layout.workload.replicas]
     return {index: now[index].complete for index in originals if now[index].complete != tree.replicas[index].complete}
 
 
-def _update_replicas(tree: Tree, now: Mapping[int, ReplicaView], touched: Set[int]) -> dict[int, ReplicaView]:
-    """Put replicas as they are now among the others, in place: to copy hundreds for one cost more than arranging it."""
+def _update_replicas(tree: Tree, now: Mapping[int, ReplicaView], changed: Set[int]) -> dict[int, ReplicaView]:
+    """Put the changed replicas among the others, in place: copying hundreds for one costs more than building it."""
     replicas = tree.replicas if isinstance(tree.replicas, dict) else {**tree.replicas}
     is_in_order = now.keys() <= replicas.keys()
     replicas.update(now)
-    for index in touched - now.keys():
+    for index in changed - now.keys():
         replicas.pop(index, None)
     return replicas if is_in_order else dict(sorted(replicas.items()))
 
 
 @dataclass(slots=True)
 class _ReplicaFlags:
-    """The indices of the replicas that stand out, as they are told to the tree."""
+    """The indices of the replicas with each flag of the tree."""
 
     unavailable: list[int] = field(default_factory=list)
     outdated: list[int] = field(default_factory=list)
@@ -117,7 +118,7 @@ class _ReplicaFlags:
     unsteady: list[int] = field(default_factory=list)
 
     def add(self, layout: Layout, replica: ReplicaView) -> None:
-        """Say all there is to say about a replica while it is at hand: to come back to thousands takes longer."""
+        """Add a replica under all its flags at once: going through thousands again for each flag takes longer."""
         index = replica.index
         if not replica.is_available:
             self.unavailable.append(index)
@@ -136,7 +137,7 @@ class _ReplicaFlags:
 
 
 def _assemble_tree(layout: Layout, found: ObjectIndex, strangers: tuple[Stranger, ...]) -> Tree:
-    """Return the tree of what was found."""
+    """Return the tree of the indexed objects."""
     replicas: dict[int, ReplicaView | None] = {}
     steady: set[int] = set()
     flags = _ReplicaFlags()
@@ -165,24 +166,24 @@ def _assemble_tree(layout: Layout, found: ObjectIndex, strangers: tuple[Stranger
 def _make_complete_components(
     layout: Layout, replicas: Mapping[int, ReplicaView], steady: Set[int] = frozenset()
 ) -> CompleteComponents:
-    """Return which components of the wanted replicas are complete; of those that are settled the cliques are all."""
+    """Return the complete components of the originals; in a steady and complete replica all cliques are complete."""
 
-    def tell_cliques() -> dict[int, list[str]]:
+    def compute_clique_names() -> dict[int, list[str]]:
         originals = [index for index in replicas if index < layout.workload.replicas]
         return {
             index: layout.list_clique_names(index) if index in steady else replicas[index].complete[0]
             for index in originals
         }
 
-    def tell_groups() -> dict[int, list[str]]:
+    def compute_group_names() -> dict[int, list[str]]:
         originals = [index for index in replicas if index < layout.workload.replicas] if layout.groups else []
         return {index: replicas[index].complete[1] for index in originals}
 
-    return CompleteComponents(LazyNames(tell_cliques), LazyNames(tell_groups))
+    return CompleteComponents(LazyNames(compute_clique_names), LazyNames(compute_group_names))
 
 
 def _index_objects(layout: Layout, observed: Observed) -> tuple[ObjectIndex, list[Stranger]]:
-    """Put everything in its place; return what was found, and who fits nowhere."""
+    """Return the objects that belong to the workload by name, and the strangers."""
     found = ObjectIndex()
     strangers = [
         *_index_services(layout, observed.services, found),
@@ -194,7 +195,7 @@ def _index_objects(layout: Layout, observed: Observed) -> tuple[ObjectIndex, lis
     return found, strangers
 
 
-# Each puts what belongs to the workload among what is found, and yields the rest.
+# Each adds the objects of one kind to `found` and yields the strangers.
 
 
 def _index_services(layout: Layout, services: Iterable[Service], found: ObjectIndex) -> Iterator[Stranger]:
@@ -255,11 +256,11 @@ def _index_cliques(layout: Layout, cliques: Iterable[Clique], found: ObjectIndex
 
 
 def _find_clique_mismatch(layout: Layout, clique: Clique) -> str:
-    """Return why a PodClique fits nowhere; empty if it does."""
+    """Return why a PodClique has no position in the workload; empty if it has one."""
     if clique.template not in layout.cliques:
         return f"the set has no clique {clique.template!r}"
     if clique.replica < 0:
-        return "it does not say of which replica of the set it is"
+        return "it has no valid label for its replica of the set"
     group = layout.group_of.get(clique.template)
     if group is None:
         if clique.group:
@@ -270,11 +271,11 @@ def _find_clique_mismatch(layout: Layout, clique: Clique) -> str:
         if clique.group != full or clique.group_replica < 0:
             return f"the clique {clique.template} of replica {clique.replica} belongs to replicas of {full}"
         expected = f"{full}-{clique.group_replica}-{clique.template}"
-    return "" if clique.name == expected else f"by its labels it should be called {expected}"
+    return "" if clique.name == expected else f"its labels require the name {expected}"
 
 
 def _index_pods(layout: Layout, pods: Iterable[Pod], found: ObjectIndex) -> Iterator[Stranger]:
-    """Collect the pods of each PodClique, by index; also of those that are gone."""
+    """Add the pods of each PodClique by index, also of PodCliques that no longer exist."""
     by_clique: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in pods:
         if pod.name.startswith(pod.clique):
@@ -291,7 +292,7 @@ def _index_pods(layout: Layout, pods: Iterable[Pod], found: ObjectIndex) -> Iter
 
 
 def _index_deleted_clique(layout: Layout, name: str, found: ObjectIndex) -> bool:
-    """Note where a PodClique was that is gone and has left pods; return whether there is such a place."""
+    """Add the position of a PodClique that no longer exists and has pods left; return whether it has one."""
     place = layout.find_position(name)
     if place is None:
         return False
@@ -303,7 +304,7 @@ def _index_deleted_clique(layout: Layout, name: str, found: ObjectIndex) -> bool
 
 
 def _is_sorted_by_index(pods: list[Pod]) -> bool:
-    """Whether each pod has an index and none has that of another; as it is nearly always."""
+    """Whether the pods are in the order of their indices and no two share one, as is nearly always so."""
     last = -1
     for pod in pods:
         if pod.index <= last:
@@ -313,7 +314,7 @@ def _is_sorted_by_index(pods: list[Pod]) -> bool:
 
 
 def _drop_duplicates(pods: list[Pod]) -> Iterator[Stranger]:
-    """Put pods in the order of their index; of two that have one index only the older stays."""
+    """Sort pods by index; of two live pods with one index keep the older and yield the other."""
     candidates = sorted(pods, key=lambda pod: (pod.index, pod.created, pod.name))
     pods.clear()
     last = -1
@@ -323,7 +324,7 @@ def _drop_duplicates(pods: list[Pod]) -> Iterator[Stranger]:
             continue
         if pod.is_live:
             if pod.index == last:
-                yield pod.name, f"another pod of {pod.clique} has the index {pod.index} too"
+                yield pod.name, f"another pod of {pod.clique} has the index {pod.index}"
                 continue
             last = pod.index
         pods.append(pod)

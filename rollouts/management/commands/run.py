@@ -1,12 +1,12 @@
 """`manage.py run`: the whole product on this machine, in one terminal.
 
-First everything that can be wrong is looked at (ports, data folder, database, Redis, cluster), each with one sentence
-when it is; then the programs are started in the order in which they need each other. The address and the first
-account are printed once /readyz says yes. Ctrl-C stops everything.
+The command first checks ports, data folder, database, Redis and clusters, and exits with one sentence if a check fails.
+Then it starts the programs in the order of their dependencies, and prints the address and the first account when
+/readyz answers 200. Ctrl-C stops everything.
 
-While they run, a SQLite database that is deleted is made anew, with its tables, roles and first account: this process
-made it at the start, holds the data folder alone, and nobody else can. A PostgreSQL database may be in the middle of
-being restored, so there /readyz asks for `manage.py migrate`.
+If the SQLite database is deleted while the programs run, the command recreates it, with its tables, roles and first
+account: this process holds the lock on the data folder, so no other process does the same. A PostgreSQL database may be
+in the middle of a restore, so there /readyz asks for `manage.py migrate` instead.
 """
 
 import asyncio
@@ -42,13 +42,13 @@ from rollouts.telemetry import heartbeats
 
 _DATABASE_CHECK_SECONDS: Final = 1.0
 
-# How uvicorn serves the pages and the API, wherever it runs.
+# Options of uvicorn for pages and API, in every deployment.
 WEB_OPTIONS: Final = (
-    # Who is believed about where a request comes from is a setting of ours: TRUSTED_PROXIES.
+    # Off, as TRUSTED_PROXIES decides which proxies may name the client address.
     *("--no-proxy-headers", "--no-access-log", "--log-level", "warning", "--lifespan", "off"),
-    # Bounds what clients may send and keep open; there are no web sockets.
+    # Limits what clients may send and keep open; the product has no WebSockets.
     *("--http", "grove_ui.http_protocol:BoundedProtocol", "--ws", "none"),
-    # Longer than proxies keep theirs, so that none sends a command to a connection that is just being closed.
+    # Longer than the timeout of proxies, so that none sends a command on a connection that the server closes.
     *("--timeout-keep-alive", "90"),
 )
 
@@ -60,9 +60,9 @@ class Command(BaseCommand):
     requires_system_checks = ()
 
     def handle(self, *_args: Any, **_options: Any) -> None:
-        """Prepare, run, and turn what went wrong into one sentence and a non-zero exit."""
+        """Prepare and run; print an expected error as one sentence and exit with 1."""
         environment: Environment = settings.ENVIRONMENT
-        os.umask(UMASK)  # the programs that are started inherit it
+        os.umask(UMASK)  # the programs inherit it
         try:
             ensure_private(environment.data_dir)
             with _lock_data_dir(environment.data_dir):
@@ -73,7 +73,7 @@ class Command(BaseCommand):
 
 
 def _prepare(environment: Environment) -> None:
-    """Look at everything that must be in place, and bring the database and static files up to date."""
+    """Check the preconditions, migrate the database and collect the static files."""
     _check_port(environment.host, environment.port, "PORT")
     if "sandbox" in environment.clusters:
         _check_port("127.0.0.1", environment.sandbox_port, "SANDBOX_PORT")
@@ -87,32 +87,32 @@ def _prepare(environment: Environment) -> None:
     except DatabaseError as error:
         raise StartError(f"The database cannot be used: {_first_line(error)}") from error
     finally:
-        connection.close()  # this process stays, and must not keep a database open that is deleted
+        connection.close()  # this process runs on, and must not keep a deleted database open
     collect_static_files()
 
 
 def _ensure_account(environment: Environment) -> FirstAccount:
-    """Make sure that somebody can sign in. It is on record, and so on live pages: Redis must be there by now."""
+    """Ensure that there is an account. The audit records its creation and publishes it, so Redis must run by now."""
     try:
         return account_ensure_first(environment.admin_user, environment.admin_password, environment.admin_token)
     except DatabaseError as error:
         raise StartError(f"The database cannot be used: {_first_line(error)}") from error
     finally:
-        connection.close()  # that of the thread which this runs in
+        connection.close()  # of the thread in which this runs
 
 
 def find_warning(environment: Environment) -> str:
-    """Return what to warn of before the start: passwords that cross a network unencrypted. Empty: nothing."""
+    """Return the warning that passwords cross the network unencrypted; empty if they do not."""
     if environment.is_loopback or environment.https:
         return ""
     return (
         f"HOST is {environment.host} and HTTPS is 0: passwords, tokens and manifests cross the network unencrypted. "
-        "Put a proxy that ends TLS in front and set HTTPS=1, or set HOST to 127.0.0.1."
+        "Run it behind a proxy that terminates TLS and set HTTPS=1, or set HOST to 127.0.0.1."
     )
 
 
 async def _run(environment: Environment, out: Any) -> None:
-    """Start the programs one after the other, say where the product is, and wait for the end."""
+    """Start the programs one after the other, print the address, and wait until a stop is requested."""
     log = Log(sys.stdout)
     supervisor = Supervisor(log)
     loop = asyncio.get_running_loop()
@@ -126,7 +126,7 @@ async def _run(environment: Environment, out: Any) -> None:
     try:
         with contextlib.suppress(asyncio.CancelledError):
             out.write(_render_greeting(environment, await starting))
-            out.flush()  # into a pipe it would wait for the buffer to fill
+            out.flush()  # a pipe is buffered
             if connection.vendor == "sqlite":
                 keeping = asyncio.create_task(_keep_database_migrated(environment, log))
             await supervisor.wait()
@@ -137,7 +137,7 @@ async def _run(environment: Environment, out: Any) -> None:
 
 
 async def _keep_database_migrated(environment: Environment, log: Log) -> None:
-    """Make the database anew whenever it was deleted, and say so."""
+    """Recreate the database whenever it was deleted, and log it."""
     last_line = ""
     while True:
         await asyncio.sleep(_DATABASE_CHECK_SECONDS)
@@ -148,12 +148,12 @@ async def _keep_database_migrated(environment: Environment, log: Log) -> None:
 
 
 def _repair_database(environment: Environment) -> str:
-    """Make a database anew that has no tables, or lacks migrations; return what there is to say about it."""
+    """Recreate or migrate the database if it lacks tables or migrations; return a line for the log, or nothing."""
     try:
         if not database.list_missing_migrations():
             return ""
         if holders := database.list_processes_with_deleted_database():
-            return f"deleted; made anew as soon as its last connections are closed (process {holders[0]})"
+            return f"deleted; recreating it as soon as its last connections close (process {holders[0]})"
         was_empty = not connection.introspection.table_names()
         call_command("migrate", verbosity=0, interactive=False)
         account = _ensure_account(environment)
@@ -162,11 +162,11 @@ def _repair_database(environment: Environment) -> str:
     finally:
         connection.close()
     if not was_empty:
-        return "lacked migrations, which are applied now"
-    password = f", whose password is now {account.new_password}" if account.new_password else ""
+        return "lacked migrations; they are applied now"
+    password = f" with the password {account.new_password}" if account.new_password else ""
     return (
-        "was deleted and is made anew: the mirror fills by itself; history, overrides, accounts, tokens and audit are "
-        f"lost. Sign in as {account.username}{password}"
+        "was deleted and is recreated: the watcher fills the mirror again; history, overrides, accounts, tokens and "
+        f"audit are lost. Sign in as {account.username}{password}"
     )
 
 
@@ -204,17 +204,17 @@ def _sandbox(environment: Environment) -> Program:
 
 
 def _worker() -> Program:
-    # Gossip, mingle and heartbeat are for workers that watch each other; ours meet in the queue only.
+    # Gossip, mingle and heartbeat let workers watch each other, which these do not need: they share only the queue.
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
     return Program("worker", [sys.executable, "-m", "celery", "-q", "-A", "grove_ui", "worker", *quiet])
 
 
 def _beat() -> Program:
-    # The plain scheduler keeps no file: both tasks may run at any time, so there is nothing to remember.
+    # This scheduler keeps no file: both tasks may run at any time, so there is no state to keep.
     plain = ("--scheduler", "celery.beat:Scheduler")
     command = [sys.executable, "-m", "celery", "-q", "-A", "grove_ui", "beat", *plain]
-    # It has nothing to bring to an end, and was once seen to go on after SIGTERM: Celery answers that by an exception
-    # wherever beat happens to be, where it can get lost.
+    # SIGKILL is safe, as beat has no state. SIGTERM is not reliable: Celery handles it by raising an exception wherever
+    # beat happens to be, where it can get lost; beat was once seen to run on.
     return Program("beat", command, parent_death_signal=signal.SIGKILL)
 
 
@@ -232,7 +232,7 @@ def _web(environment: Environment) -> Program:
         *WEB_OPTIONS,
         *("--timeout-graceful-shutdown", "3"),
     ]
-    # It answers once the worker has swept and the watcher has listed the cluster: three programs start meanwhile.
+    # /readyz answers 200 after the first sweep of the worker and the first list of the watcher, which start meanwhile.
     return Program("web", command, is_ready=answers, ready_timeout=120)
 
 
@@ -258,7 +258,7 @@ def _check_redis() -> None:
 
 
 def _check_database(url: str) -> None:
-    """Connect once without the pool, which would try for long and keep the reason to itself."""
+    """Connect once without the pool, which would retry for long and hide the reason."""
     try:
         psycopg.connect(url, connect_timeout=5).close()
     except psycopg.Error as error:
@@ -273,13 +273,13 @@ def _first_line(error: Exception) -> str:
 
 
 def _check_clusters() -> None:
-    """Refuse to start when none of the clusters can be used: with one that can there is work to do."""
+    """Refuse to start if no cluster can be used; one is enough."""
     entries = cluster_entries()
     real = [entry.name for entry in entries if entry.kind != "sandbox"]
-    troubles = [trouble for name in real if (trouble := _find_cluster_problem(name))]
-    if real and len(troubles) == len(entries):
+    problems = [problem for name in real if (problem := _find_cluster_problem(name))]
+    if real and len(problems) == len(entries):
         raise StartError(
-            f"{' '.join(troubles)} Start it, correct KUBECONFIG and KUBE_CONTEXT, or unset CLUSTER to use the sandbox"
+            f"{' '.join(problems)} Start it, correct KUBECONFIG and KUBE_CONTEXT, or unset CLUSTER to use the sandbox"
         )
 
 
@@ -304,21 +304,21 @@ def _check_port(host: str, port: int, variable: str) -> None:
             probe.bind((host, port))
         except OSError as error:
             raise StartError(
-                f"Port {port} on {host} cannot be had ({error.strerror}); stop the program that uses it, "
+                f"Port {port} on {host} is not available ({error.strerror}); stop the program that uses it, "
                 f"or choose another port: {variable}={port + 10} make run"
             ) from error
 
 
 @contextlib.contextmanager
 def _lock_data_dir(data_dir: Path) -> Iterator[IO[str]]:
-    """Hold the data folder: two supervisors on one database would start everything twice."""
+    """Lock the data folder: a second supervisor on it would start every program twice."""
     with (data_dir / "run.lock").open("a+") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             lock.seek(0)
             raise StartError(
-                f"Grove UI is running already on {data_dir} (process {lock.read().strip() or 'unknown'}); "
+                f"Grove UI is already running on {data_dir} (process {lock.read().strip() or 'unknown'}); "
                 "stop it, or choose another folder and ports with DATA_DIR, PORT and SANDBOX_PORT"
             ) from error
         lock.truncate(0)
@@ -351,7 +351,7 @@ def _render_greeting(environment: Environment, account: FirstAccount) -> str:
     )
     lines = [
         "",
-        f"  Grove UI answers at  http://{shown}:{environment.port}/",
+        f"  Grove UI runs at     http://{shown}:{environment.port}/",
         f"  Sign in as           {account.username}",
         f"  Password             {password}",
     ]

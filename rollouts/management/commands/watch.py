@@ -1,7 +1,7 @@
-"""`manage.py watch`: the watcher process. Keeps the mirrors of all configured clusters until it is told to stop.
+"""`manage.py watch`: the watcher process, which keeps the mirrors of all configured clusters up to date.
 
-One watcher a cluster, each in threads of its own: a cluster that is away is no matter of the others. Which clusters
-there are is looked at again every few seconds, since a kubeconfig may be written after we were started.
+Each cluster has a watcher with threads of its own, so a cluster that is down does not affect the others. The command
+reads the list of clusters again every few seconds, since a kubeconfig may be written after the start.
 """
 
 import signal
@@ -25,9 +25,9 @@ _FLUSHES_PER_CHECK: Final = 5
 
 
 class Command(BaseCommand):
-    """Listen to the clusters."""
+    """Watch the clusters."""
 
-    help = "Listen to the clusters and keep what the product knows of them current."
+    help = "Watch the clusters and keep their mirrors in the database up to date."
 
     def handle(self, *_args: Any, **_options: Any) -> None:
         """Run the watchers until SIGTERM or SIGINT."""
@@ -46,7 +46,7 @@ class Command(BaseCommand):
                 for _ in range(_FLUSHES_PER_CHECK):
                     stopped.wait(_FLUSH_SECONDS)
                     metrics.flush(redis_client())
-                # While the configuration is not in order, those that are at work stay.
+                # While the configuration is invalid, the running watchers stay.
                 with suppress(Misconfigured):
                     entries = cluster_entries()
         finally:
@@ -54,19 +54,19 @@ class Command(BaseCommand):
 
 
 class _WatcherPool:
-    """The watchers at work, by the name of their cluster."""
+    """The running watchers, by the name of their cluster."""
 
     def __init__(self) -> None:
         self._watchers: dict[str, tuple[Watcher, threading.Thread]] = {}
 
     def sync(self, entries: tuple[ClusterEntry, ...]) -> None:
-        """Have one watcher for each of these clusters, at work, and none for others."""
+        """Start and stop watchers, so that exactly these clusters have one."""
         wanted = {entry.name: entry for entry in entries}
         dead = {name for name, (_, thread) in self._watchers.items() if not thread.is_alive()}
-        leaving = [self._watchers.pop(name) for name in (self._watchers.keys() - wanted.keys()) | dead]
-        for watcher, _ in leaving:
+        stopping = [self._watchers.pop(name) for name in (self._watchers.keys() - wanted.keys()) | dead]
+        for watcher, _ in stopping:
             watcher.stop()
-        for _, thread in leaving:
+        for _, thread in stopping:
             thread.join()
         for name in wanted.keys() - self._watchers.keys():
             watcher = _make_watcher(wanted[name])

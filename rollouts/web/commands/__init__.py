@@ -1,5 +1,6 @@
-"""Pages from which people command: each a form, what it would do, and the command itself.
+"""Pages that change something: each has a form, a preview of what it would do, and the command itself.
 
-`forms` is what all of them have in common. A module beside it knows one form: how it is filled in at first, how it is
-read, and which service carries it out. Rules stand in the engine and in the services; here they are only shown.
+`forms` has the base classes. Every other module is one form, or a part of several: its fields at first, how they are
+parsed into a change (`services.changes`), and what the page says afterwards. Rules are in the engine and the services;
+this package only shows them.
 """

@@ -1,10 +1,10 @@
-"""Apply a manifest: of a workload that is there, as it is with what may be secret hidden; and of a new one.
+"""Apply a manifest: that of an existing workload, with secrets masked, or that of a new one.
 
-The text is read by `rollouts.manifests.strict_yaml`, as the API reads it, and goes to `services.apply`: the cluster
-itself tries it while somebody types, and what it or the rules find is told with the line that it is about. Hidden
-values come back from what the cluster has.
+`rollouts.manifests.strict_yaml` parses the text, as for the API, and `services.apply` applies it. While the user types,
+the cluster tries the manifest as a dry run, and each error comes with its line. Masked values are restored from the
+cluster.
 
-A new workload has no address yet: its form hangs beside the list, and the manifest says what it is called and where.
+A new workload has no page yet: its form has a URL of its own, and the manifest has its name and namespace.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +35,7 @@ _MANIFEST_FIELD: Final = "manifest"
 _FORCE_FIELD: Final = "force"
 _METADATA_FIELDS: Final = ("name", "namespace", *EDITABLE_METADATA)
 _DEFAULT_NAMESPACE: Final = "default"
-# What a new workload is begun with: the least that can be accepted.
+# The smallest manifest that is valid.
 _STARTER_MANIFEST: Final = """\
 apiVersion: grove.io/v1alpha1
 kind: PodCliqueSet
@@ -57,77 +57,77 @@ spec:
 
 
 class ApplyForm(EditForm):
-    """The form has the manifest as a text, and whether fields of others are taken over."""
+    """The form has the manifest as text, and whether to take over fields of other managers."""
 
     name, title, submit_label, command = "apply", "Edit the manifest", "Apply the manifest", Command.APPLY_WORKLOAD
     unchanged_text = "Change the manifest to see what it would do."
-    preview_delay = "800ms"  # each trial asks the cluster
+    preview_delay = "800ms"  # each preview sends a request to the cluster
 
-    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
-        """Show the manifest as the cluster has it, with what may be secret hidden."""
+    def field_context(self, context: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Show the manifest from the cluster, with secrets masked."""
         return {
-            "text": _render_manifest(manifest_detail(scene.ref, scene.reader).manifest)
+            "text": _render_manifest(manifest_detail(context.ref, context.reader).manifest)
             if given is None
             else _manifest_text(given),
             "is_forced": given is not None and _FORCE_FIELD in given,
             "fields": [_MANIFEST_FIELD],
         }
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Apply:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> Apply:
         """Return the manifest to apply."""
         return Apply(_parse_manifest(_manifest_text(given)), force=_FORCE_FIELD in given)
 
-    def find_field(self, scene: FormContext, finding: Finding) -> str:
-        """What is wrong with the text as a whole is said below it."""
+    def find_field(self, context: FormContext, finding: Finding) -> str:
+        """Show errors of the whole text below it."""
         return _MANIFEST_FIELD if finding.field in ("", _MANIFEST_FIELD) else ""
 
     def success_message(self, changed: EditResult) -> str:
-        """Say what was made of it."""
+        """Return how many fields changed."""
         if changed.is_new:
-            return f"{changed.place.name} has been created."
+            return f"Created {changed.place.name}."
         return f"Applied: {len(changed.changes)} field{'s' * (len(changed.changes) != 1)} changed."
 
-    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
-        """Apply it and go to the workload; what is in the way is told with its lines."""
+    def execute(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+        """Apply the manifest and redirect to the workload; errors name their lines."""
         try:
-            return super().execute(request, scene, about)
+            return super().execute(request, context, about)
         except CommandRefused as refusal:
             raise _add_line_numbers(refusal, _manifest_text(request.POST)) from refusal
 
     def _simulate_form(
-        self, caller: Caller, scene: FormContext, given: QueryDict, about: Mapping[str, Any]
+        self, caller: Caller, context: FormContext, given: QueryDict, about: Mapping[str, Any]
     ) -> Simulated:
-        """Have the cluster try it, which also tells what others hold, and then see what it would do."""
+        """Apply as a dry run, which also finds fields of other managers, and then simulate the change."""
         try:
-            change = self.parse_change(scene, given, **about)
-            self._execute_once(caller, scene, change, expected=None, dry_run=True)
+            change = self.parse_change(context, given, **about)
+            self._execute_once(caller, context, change, expected=None, dry_run=True)
         except CommandRefused as refusal:
             raise _add_line_numbers(refusal, _manifest_text(given)) from refusal
-        return self._simulate(caller, scene, given, change)
+        return self._simulate(caller, context, given, change)
 
 
 class _NewWorkloadContext(FormContext):
-    """A workload that is not there yet: its manifest says where it is to go, so it has been read before all else."""
+    """A workload that does not exist yet; its manifest names it, so it is parsed first."""
 
     def __init__(self, place: WorkloadRef, asked: QueryDict, document: Any) -> None:
         super().__init__(place, asked)
         self._document = document
 
     def parse_manifest(self) -> Any:
-        """Return the manifest; raises what is wrong with the text."""
+        """Return the manifest; raises the error of the text."""
         if isinstance(self._document, CommandRefused):
             raise self._document
         return self._document
 
 
 class NewWorkloadForm(ApplyForm):
-    """The same for a workload that is not there yet; what there is already is not touched."""
+    """The form for a new workload; an existing one is not changed."""
 
     name, title, submit_label = "new", "New workload", "Create the workload"
-    has_assumptions = False  # nothing runs yet that could be supposed to behave otherwise
+    has_assumptions = False  # no pod runs yet about which to assume anything
 
-    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
-        """Show something to begin with, and the clusters to choose from."""
+    def field_context(self, context: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Show a manifest to start from, and the clusters."""
         return {
             "text": _STARTER_MANIFEST if given is None else _manifest_text(given),
             "clusters": configured_cluster_names(),
@@ -135,19 +135,21 @@ class NewWorkloadForm(ApplyForm):
             "fields": [_MANIFEST_FIELD],
         }
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Apply:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> Apply:
         """Return the manifest to create; it must have a name."""
         manifest = (
-            scene.parse_manifest() if isinstance(scene, _NewWorkloadContext) else _parse_manifest(_manifest_text(given))
+            context.parse_manifest()
+            if isinstance(context, _NewWorkloadContext)
+            else _parse_manifest(_manifest_text(given))
         )
-        if not scene.ref.name:
+        if not context.ref.name:
             raise invalid_command(
                 [Finding(_MANIFEST_FIELD, FindingCode.FIELD_MISSING, "metadata.name is missing; add it")]
             )
         return Apply(manifest, must_be_new=True)
 
     def urlpatterns(self, below: str) -> list[URLPattern]:
-        """Return where the page and its trial hang: there is no workload to hang them below."""
+        """Return the URLs of the page and its preview, which are not below a workload."""
         return [
             path("workloads/new/", self._make_view(self._form_view, ["GET", "HEAD", "POST"]), name="steer-new"),
             path("workloads/new/trial/", self._make_view(self._preview_view, ["POST"]), name="steer-new-trial"),
@@ -163,7 +165,7 @@ class NewWorkloadForm(ApplyForm):
         return view
 
     def _make_context(self, request: HttpRequest) -> FormContext:
-        """Read where the workload is to go; of those who may create nothing at all, nothing is read."""
+        """Parse the manifest for the name of the workload, unless the user may create none at all."""
         given = request.POST
         place = _parse_workload_ref(given, None)
         if request.method != "POST" or self._find_refusal(request, place) is not None:
@@ -172,30 +174,40 @@ class NewWorkloadForm(ApplyForm):
         return _NewWorkloadContext(_parse_workload_ref(given, document), request.GET, document)
 
     def _execute_once(
-        self, caller: Caller, scene: FormContext, change: WorkloadChange, *, expected: str | None, dry_run: bool = False
+        self,
+        caller: Caller,
+        context: FormContext,
+        change: WorkloadChange,
+        *,
+        expected: str | None,
+        dry_run: bool = False,
     ) -> EditResult:
         try:  # a workload that does not exist has no version to expect
-            return super()._execute_once(caller, scene, change, expected=None, dry_run=dry_run)
+            return super()._execute_once(caller, context, change, expected=None, dry_run=dry_run)
         except VersionConflict as error:
             raise InvalidState(f"{error.sentence} Open it to edit its manifest.") from error
 
-    def _current_version(self, scene: FormContext) -> str:
+    def _current_version(self, context: FormContext) -> str:
         return ""
 
     def _find_refusal(self, request: HttpRequest, place: WorkloadRef) -> Refusal | None:
-        """Return why somebody may create nothing at all; whether they may where they say is told once they say it."""
+        """Return why the user may create no workload at all; the permission for a namespace is checked later."""
         refusal = super()._find_refusal(request, place)
         return None if refusal is None or refusal.reason is RefusalReason.GRANT_MISSING else refusal
 
-    def _urls(self, scene: FormContext, about: Mapping[str, Any]) -> dict[str, str]:
-        return {"desk_url": reverse("steer-new"), "trial_url": reverse("steer-new-trial"), "back_url": reverse("home")}
+    def _urls(self, context: FormContext, about: Mapping[str, Any]) -> dict[str, str]:
+        return {
+            "form_url": reverse("steer-new"),
+            "preview_url": reverse("steer-new-trial"),
+            "back_url": reverse("home"),
+        }
 
 
 # ---- the text
 
 
 def _render_manifest(manifest: Mapping[str, Any]) -> str:
-    """Return what people write of a manifest."""
+    """Return the fields of a manifest that people write, as YAML."""
     metadata = manifest.get("metadata") or {}
     written = {name: metadata[name] for name in _METADATA_FIELDS if metadata.get(name)}
     return render_yaml({**{name: manifest[name] for name in manifest if name != "status"}, "metadata": written})
@@ -206,22 +218,22 @@ def _manifest_text(given: QueryDict) -> str:
 
 
 def _parse_manifest(text: str) -> Any:
-    """Read a text; raises what is wrong with it."""
+    """Parse a text; raises ValidationFailed."""
     body = text.encode(errors="replace")
     if len(body) > MAX_BODY_BYTES:
         sentence = f"the manifest is larger than {MAX_BODY_BYTES // 1024} KiB"
         raise invalid_command([Finding(_MANIFEST_FIELD, FindingCode.OUT_OF_RANGE, sentence)])
     if not text.strip():
-        raise invalid_command([Finding(_MANIFEST_FIELD, FindingCode.FIELD_MISSING, "there is no manifest here yet")])
+        raise invalid_command([Finding(_MANIFEST_FIELD, FindingCode.FIELD_MISSING, "the manifest is empty")])
     try:
         return parse_yaml(body)
     except UnreadableDocument as error:
-        sentence = error.reason if error.is_value else f"this cannot be read: {error.reason}"
+        sentence = error.reason if error.is_value else f"this is not valid YAML: {error.reason}"
         raise invalid_command([Finding(error.field or _MANIFEST_FIELD, FindingCode.WRONG_TYPE, sentence)]) from error
 
 
 def _parse_manifest_or_error(text: str) -> Any:
-    """Return the same, or what is wrong with it."""
+    """Return the manifest, or the error."""
     try:
         return _parse_manifest(text)
     except CommandRefused as refusal:
@@ -229,7 +241,7 @@ def _parse_manifest_or_error(text: str) -> Any:
 
 
 def _add_line_numbers(refusal: CommandRefused, text: str) -> CommandRefused:
-    """Return a refusal whose findings say which line of the text they are about."""
+    """Return an error whose findings name their lines of the text."""
     if not isinstance(refusal, ValidationFailed | InvalidState):
         return refusal
     lines = find_lines(text, {finding.field for finding in refusal.findings} - {"", _MANIFEST_FIELD})
@@ -241,7 +253,7 @@ def _add_line_numbers(refusal: CommandRefused, text: str) -> CommandRefused:
 
 
 def _parse_workload_ref(given: QueryDict, document: Any) -> WorkloadRef:
-    """Return where a manifest wants to go, as far as it says so; else as the form says."""
+    """Return the cluster, namespace and name from the manifest, or else from the form."""
     names = configured_cluster_names()
     cluster = given.get("cluster") or (names[0] if names else "")
     metadata = document.get("metadata") if isinstance(document, dict) else None

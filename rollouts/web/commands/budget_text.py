@@ -1,7 +1,7 @@
-"""What the budgets of a strategy come to, in words: how many units go at a time, and how many keep serving.
+"""The budgets of a strategy in words: how many units are replaced at a time, and how many keep serving.
 
-Comes after `selectors.strategy_detail`, which has the resolved numbers of each level; here they only become a sentence.
-The invariant: no number is computed here that the roller does not keep to.
+Before it: `selectors.strategy_detail`, which has the resolved numbers of each level. The invariant: every number here
+is one that the roller uses.
 """
 
 from collections.abc import Iterable
@@ -12,15 +12,15 @@ from rollouts.engine.rollout.levels import LevelKind
 from rollouts.selectors.strategy_detail import StrategyLevel
 
 STRATEGY_TYPE_TEXTS: Final = {
-    Strategy.ROLLING_RECREATE: "One replica of the set at a time, in it one unit of each component. No settings.",
-    Strategy.ROLLING_UPDATE: "One replica of the set at a time, in it each component at its own pace.",
-    Strategy.REPLICA_RECREATE: "Whole replicas of the set: two versions never meet inside of one.",
-    Strategy.ON_DELETE: "Nothing until somebody deletes a pod.",
+    Strategy.ROLLING_RECREATE: "One replica of the set at a time, one unit of each component at a time. No settings.",
+    Strategy.ROLLING_UPDATE: "One replica of the set at a time, each component within its own budget.",
+    Strategy.REPLICA_RECREATE: "Whole replicas of the set: no replica ever has pods of two versions.",
+    Strategy.ON_DELETE: "Replaces a pod when somebody deletes it.",
 }
 """What each type does, in one sentence."""
 
 UNIT_NAMES: Final = {LevelKind.SET: "replica", LevelKind.CLIQUE: "pod", LevelKind.GROUP: "replica"}
-"""What is counted at each level, one of them."""
+"""The unit that a budget counts at each level."""
 _NUMBER_WORDS: Final = ("no", "one", "two", "three", "four", "five", "six")
 
 
@@ -28,24 +28,24 @@ SHADOWED_SENTENCE: Final = "A scaling group has the same name: edit the manifest
 
 
 def is_shadowed(level: StrategyLevel, levels: Iterable[StrategyLevel]) -> bool:
-    """Say whether a clique cannot be named, because a scaling group has its name: every edit means the group."""
+    """Return whether a clique has the name of a scaling group: then every edit of that name means the group."""
     return level.kind is LevelKind.CLIQUE and any(
         other.kind is LevelKind.GROUP and other.component == level.component for other in levels
     )
 
 
 def render_level(level: StrategyLevel, strategy: str | int | None) -> str:
-    """Say what an update may do at a level."""
+    """Return what an update may do at a level."""
     if strategy == Strategy.ON_DELETE:
-        return "OnDelete does not look at this: nothing goes until somebody deletes it."
+        return "OnDelete does not use this budget: a pod is replaced when somebody deletes it."
     if level.resolved_max_unavailable is None or level.resolved_max_surge is None:
-        return f"{strategy} does not look at this: it is replaced whole, with its replica of the set."
+        return f"{strategy} does not use this budget: the component is replaced with its replica of the set."
     if level.kind is LevelKind.SET and not level.is_used:
-        # Whether a replica serves while its components are replaced is up to their budgets.
-        return f"{strategy} does not look at this: one replica of the set is updated at a time."
+        # Whether a replica serves during its update depends on the budgets of its components.
+        return f"{strategy} does not use this budget: it updates one replica of the set at a time."
     words = render_budget(level.kind, level.replicas, level.resolved_max_unavailable, level.resolved_max_surge)
     if not level.is_used:
-        return f"{strategy} does not look at this: {words}."
+        return f"{strategy} does not use this budget: {words}."
     percentages = [
         f"{part.value} of {level.replicas} → {number}"
         for part, number in (
@@ -59,7 +59,7 @@ def render_level(level: StrategyLevel, strategy: str | int | None) -> str:
 
 
 def render_budget(kind: LevelKind, replicas: int, max_unavailable: int, max_surge: int) -> str:
-    """Say what two resolved numbers mean for so many units.
+    """Return what two resolved numbers mean for so many units.
 
     >>> render_budget(LevelKind.CLIQUE, 3, 1, 0)
     'one pod at a time; 2 of 3 keep serving'

@@ -1,7 +1,7 @@
-"""Delete: the workload goes, and everything that belongs to it.
+"""Delete: the workload, and everything that it owns.
 
-What stands beside the form is the dry run of the command itself: how many pods and gangs go, and which devices are free
-then. A box has to be ticked; of a large workload the name has to be typed instead.
+The preview is the dry run of the command: how many pods and gangs are deleted, and which devices become free. The user
+ticks a box; for a large workload they type its name.
 """
 
 from collections.abc import Mapping
@@ -25,7 +25,7 @@ _NAME_FIELD: Final = "typed"  # the field for the name of a large workload
 
 @dataclass(frozen=True, slots=True)
 class DeleteDryRun(Preview):
-    """What would go, or why the command is refused."""
+    """What would be deleted, or why the command is refused."""
 
     report: WorkloadDeleted | None = None
 
@@ -38,48 +38,50 @@ class DeleteForm(CommandForm):
     preview_template: ClassVar[str] = "commands/_delete_dry_run.html"
     has_assumptions = False
 
-    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
-        """Show what goes, and what has to be typed."""
-        extent = _measure_extent(scene)
+    def field_context(self, context: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Show what would be deleted, and whether the name has to be typed."""
+        extent = _measure_extent(context)
         return {
             "extent": extent,
             "typed": "" if given is None else given.get(_NAME_FIELD, ""),
-            **self.blocked_context(_deletion_sentence(scene)),
+            **self.blocked_context(_deletion_sentence(context)),
         }
 
-    def confirmation_text(self, scene: FormContext, given: QueryDict, **about: Any) -> str:
-        """Have it said once more what goes; where the name has to be typed, that says it."""
-        extent = _measure_extent(scene)
-        return "" if extent.is_large else f"This deletes {scene.ref.name} with {extent}. You cannot undo it."
+    def confirmation_text(self, context: FormContext, given: QueryDict, **about: Any) -> str:
+        """Ask for a confirmation, unless the name has to be typed."""
+        extent = _measure_extent(context)
+        return "" if extent.is_large else f"This deletes {context.ref.name} with {extent}. You cannot undo it."
 
-    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
-        """Delete the workload and go to the list."""
-        _require_name(scene, request.POST)
+    def execute(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+        """Delete the workload and redirect to the list."""
+        _require_name(context, request.POST)
         version = request.POST.get(VERSION_FIELD, "")
-        report = workload_delete(caller_of(request, Source.PAGE), scene.ref, expected=f'"{version}"')
+        report = workload_delete(caller_of(request, Source.PAGE), context.ref, expected=f'"{version}"')
         messages.success(request, f"{report.place.name} is being deleted, with {report.extent}.")
         return HttpResponseRedirect(reverse("home"))
 
-    def _compute_preview(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> Preview:
+    def _compute_preview(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> Preview:
         try:
-            return DeleteDryRun(report=workload_delete(caller_of(request, Source.PAGE), scene.ref, dry_run=True))
+            return DeleteDryRun(report=workload_delete(caller_of(request, Source.PAGE), context.ref, dry_run=True))
         except CommandRefused as refusal:
             return Preview(error=refusal)
 
-    def _preview_context(self, scene: FormContext, trial: Preview) -> dict[str, Any]:
-        return {"told": trial.report if isinstance(trial, DeleteDryRun) else None}
+    def _preview_context(self, context: FormContext, preview: Preview) -> dict[str, Any]:
+        return {"report": preview.report if isinstance(preview, DeleteDryRun) else None}
 
 
-def _measure_extent(scene: FormContext) -> Extent:
-    return measure_extent(scene.ref, scene.snapshot.mirrored.observed)
+def _measure_extent(context: FormContext) -> Extent:
+    return measure_extent(context.ref, context.snapshot.mirrored.observed)
 
 
-def _deletion_sentence(scene: FormContext) -> str:
-    is_leaving = scene.snapshot.mirrored.manifest["metadata"].get("deletionTimestamp")
-    return f"{scene.ref.name} is being deleted already." if is_leaving else ""
+def _deletion_sentence(context: FormContext) -> str:
+    is_leaving = context.snapshot.mirrored.manifest["metadata"].get("deletionTimestamp")
+    return f"{context.ref.name} is already being deleted." if is_leaving else ""
 
 
-def _require_name(scene: FormContext, given: QueryDict) -> None:
-    """Raise unless somebody has typed the name of a large workload."""
-    if _measure_extent(scene).is_large and given.get(_NAME_FIELD, "").strip() != scene.ref.name:
-        raise invalid_command([Finding(_NAME_FIELD, FindingCode.FIELD_MISSING, f"type {scene.ref.name} to delete it")])
+def _require_name(context: FormContext, given: QueryDict) -> None:
+    """Raise ValidationFailed unless the user has typed the name of a large workload."""
+    if _measure_extent(context).is_large and given.get(_NAME_FIELD, "").strip() != context.ref.name:
+        raise invalid_command(
+            [Finding(_NAME_FIELD, FindingCode.FIELD_MISSING, f"type {context.ref.name} to delete it")]
+        )

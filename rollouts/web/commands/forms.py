@@ -1,13 +1,13 @@
-"""What every page that commands has in common: show the form, try it while somebody types, carry it out.
+"""The base classes of all forms that execute a command: show the form, preview it while the user types, execute it.
 
-Before it: a module for each form (`restart`, `strategy`, …), which says how the form is filled in and what it means.
-After it: the service that carries the command out, and `services.simulation`, which says beforehand what it would do.
+Before it: a module for each form (`restart`, `strategy`, …), with its fields and how they are parsed. After it:
+`services.changes.execute`, which makes the change, and `services.simulation`, which previews it.
 
-A form carries the version of the workload that it was filled in from, so that nobody overwrites what they have not
-seen: whoever was too slow gets their form back as they filled it in, with what has been changed meanwhile, and may
-look and send it once more. The invariants: what is refused changes nothing and loses nothing that was typed; a form
-that is sent twice is carried out once; and whoever may not command is told why before they begin, and has nothing read
-that they send all the same.
+A form carries the version of the workload that it was filled in from, so that nobody overwrites a change that they have
+not seen: after a conflict the user gets the form back as they filled it in, with the fields that others have changed,
+and may send it again. The invariants: a refused form changes nothing and keeps everything that was typed; a form that
+is sent twice is executed once; and a user without the permission sees why before they begin, and nothing of a form
+that they send is parsed.
 """
 
 from abc import ABC, abstractmethod
@@ -49,18 +49,18 @@ from rollouts.web.page_layout import fragment_view, viewer_required
 from rollouts.web.workload import WorkloadContext
 
 VERSION_FIELD: Final = "version"
-"""The field of each form that names what it was filled in from."""
+"""The field of each form with the version that it was filled in from."""
 PREVIEW_BUTTON: Final = "try"
-"""The button that tries a form where no script does so while somebody types."""
+"""The button that previews a form in a browser without scripts."""
 CONFIRMED_FIELD: Final = "agreed"
-"""The box to tick for what nobody should do by mistake. Its value is the very sentence that was agreed to."""
+"""The box that confirms a command. Its value is the sentence that the user confirmed."""
 
 NEVER_READY_FIELD: Final = "never_ready"
 ALL_READY_FIELD: Final = "all_ready"
 FULL_FIELD: Final = "full"
 UNLIMITED_FIELD: Final = "unlimited"
 SECONDS_TO_READY_FIELD: Final = "seconds_to_ready"
-"""The fields that say how the cluster is supposed to behave; they are no part of the command."""
+"""The fields with assumptions about the cluster; they are not part of the command."""
 
 _MAX_VERSION_LENGTH: Final = 100
 _MAX_SECONDS_TO_READY: Final = 86_400
@@ -68,24 +68,24 @@ _MAX_SECONDS_TO_READY: Final = 86_400
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What came of trying a form without carrying it out: what it would do, or why it is refused."""
+    """What a form would do, or why it is refused."""
 
     simulation: Simulated | None = None
     error: CommandRefused | None = None
-    # The form was sent and refused: that is said above the form, where no later trial takes its place.
+    # The form was submitted and refused: the page shows that above the form, where no later preview replaces it.
     was_submitted: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class NothingToDo:
-    """Why there is nothing to send, whoever asks; shown in place of why somebody may not."""
+    """Why there is nothing to do; shown in place of a refusal."""
 
     sentence: str
-    is_nothing_to_do: bool = True  # all is well, so it is said calmly
+    is_nothing_to_do: bool = True  # not an error, so the page shows it as information
 
 
 class FormContext(WorkloadContext):
-    """A workload as a form shows it to a reader, and what the address of the form asks for."""
+    """The workload of a form, who reads it, and the query of the URL."""
 
     def __init__(self, place: WorkloadRef, asked: QueryDict, reader: Reader = PUBLIC_READER) -> None:
         super().__init__(place, asked.get("by", ""))
@@ -94,52 +94,50 @@ class FormContext(WorkloadContext):
 
 
 class CommandForm(ABC):
-    """A page with a form, for one command; what is done with what the command answers is left open."""
+    """A page with a form, for one command."""
 
-    name: ClassVar[str]  # of the address below the workload's, and of its template
+    name: ClassVar[str]  # in the URL below the workload's, and of its template
     title: ClassVar[str]
-    submit_label: ClassVar[str] = "Save to the cluster"  # what the button says
-    submit_style: ClassVar[str] = "primary"  # how the button looks; danger: what it does cannot be undone
+    submit_label: ClassVar[str] = "Save to the cluster"  # the text of the button
+    submit_style: ClassVar[str] = "primary"  # the style of the button; danger: the command cannot be undone
     command: ClassVar[Command]
-    path_suffix: ClassVar[str] = ""  # of the address: what the form is about, as Django's paths write it
-    template: ClassVar[str] = ""  # of the page; left out, it is called like the form
-    preview_template: ClassVar[str] = "commands/_preview.html"  # the template of what stands beside it
-    has_assumptions: ClassVar[bool] = True  # whether it can be tried under other beliefs about the cluster
-    shows_manifest_diff: ClassVar[bool] = False  # whether what it changes is a manifest
-    unchanged_text: ClassVar[str] = ""  # what is said while nothing is changed; empty: what is simulated then
-    preview_delay: ClassVar[str] = "300ms"  # in typing, after which the form is tried
-    oob_template: ClassVar[str] = (
-        ""  # the template of what else a trial brings up to date: parts of the form, out of band
-    )
+    path_suffix: ClassVar[str] = ""  # of the URL: further arguments, as a Django path
+    template: ClassVar[str] = ""  # of the page; empty: it has the name of the form
+    preview_template: ClassVar[str] = "commands/_preview.html"  # the template of the preview
+    has_assumptions: ClassVar[bool] = True  # whether the preview takes assumptions about the cluster
+    shows_manifest_diff: ClassVar[bool] = False  # whether the preview shows a diff of the manifest
+    unchanged_text: ClassVar[str] = ""  # shown in place of a preview that changes nothing; empty: the preview is shown
+    preview_delay: ClassVar[str] = "300ms"  # how long after the last key the form is previewed
+    oob_template: ClassVar[str] = ""  # the template of parts of the form that a preview updates, out of band
 
     @abstractmethod
-    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
-        """Return what the template shows the form by: as it stands at first, or as somebody has filled it in."""
+    def field_context(self, context: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Return the template context of the fields: as they are at first, or as the user has filled them in."""
 
     @abstractmethod
-    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+    def execute(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         """Execute the command and redirect; raises CommandRefused."""
 
     @abstractmethod
-    def _compute_preview(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> Preview:
+    def _compute_preview(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> Preview:
         """Return what the form would do as it is filled in, or why it is refused."""
 
-    def find_field(self, scene: FormContext, finding: Finding) -> str:
-        """Return the field of the form that a finding is about; empty: none of them alone."""
+    def find_field(self, context: FormContext, finding: Finding) -> str:
+        """Return the field of the form that a finding is about; empty: no single one."""
         return finding.field
 
-    def confirmation_text(self, scene: FormContext, given: QueryDict, **about: Any) -> str:
-        """Return what somebody has to agree to before the command is carried out; empty: nothing."""
+    def confirmation_text(self, context: FormContext, given: QueryDict, **about: Any) -> str:
+        """Return the sentence that the user has to confirm; empty: none."""
         return ""
 
     def blocked_context(self, sentence: str) -> dict[str, Any]:
-        """Return what `fill_in` adds where there is nothing to command, whoever asks; an empty sentence: there is."""
-        return {"barred": NothingToDo(sentence)} if sentence else {}
+        """Return what `field_context` adds where there is nothing to do; empty for an empty sentence."""
+        return {"blocked": NothingToDo(sentence)} if sentence else {}
 
     # ---- views
 
     def urlpatterns(self, below: str) -> list[URLPattern]:
-        """Return where the page and its trial hang, below the address of a workload."""
+        """Return the URLs of the page and its preview, below the URL of a workload."""
         address = f"{below}{self.name}/{self.path_suffix}"
         return [
             path(address, self._make_view(self._form_view, ["GET", "HEAD", "POST"]), name=f"steer-{self.name}"),
@@ -163,91 +161,91 @@ class CommandForm(ABC):
     def _version_check_fragment(
         self, given: QueryDict, /, cluster: str, namespace: str, name: str, **about: Any
     ) -> Fragment:
-        """Return whether the workload is still as the form was filled in from."""
+        """Return whether the workload still has the version that the form was filled in from."""
         place, version = WorkloadRef(cluster, namespace, name), given.get(VERSION_FIELD, "")[:_MAX_VERSION_LENGTH]
 
         def render_standing() -> str:
-            scene = FormContext(place, given)  # each rendering looks anew
-            context = {"place": place, "version": version, "now": scene.snapshot.version, **self._urls(scene, about)}
-            return render_to_string("commands/_version_check.html", context)
+            context = FormContext(place, given)  # each rendering reads the mirror again
+            values = {"place": place, "version": version, "now": context.snapshot.version, **self._urls(context, about)}
+            return render_to_string("commands/_version_check.html", values)
 
         return Fragment(("standing", self.name, place, *about.values(), version), render_standing)
 
-    def _form_view(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+    def _form_view(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         if request.method != "POST":
-            return self._render_page(request, scene, about, Preview())
+            return self._render_page(request, context, about, Preview())
         if PREVIEW_BUTTON in request.POST:
-            return self._render_page(request, scene, about, self._compute_preview(request, scene, about))
-        return self._submit(request, scene, about)
+            return self._render_page(request, context, about, self._compute_preview(request, context, about))
+        return self._submit(request, context, about)
 
-    def _submit(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
-        """Carry the command out; or show the form again with what is in the way."""
+    def _submit(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+        """Execute the command, or show the form again with the error."""
         try:
-            _require_permission(caller_of(request, Source.PAGE), self.command, scene.ref)
-            _require_confirmation(self.confirmation_text(scene, request.POST, **about), request.POST)
-            return self.execute(request, scene, about)
+            _require_permission(caller_of(request, Source.PAGE), self.command, context.ref)
+            _require_confirmation(self.confirmation_text(context, request.POST, **about), request.POST)
+            return self.execute(request, context, about)
         except CommandRefused as refusal:
-            return self._render_page(request, scene, about, Preview(error=refusal, was_submitted=True))
+            return self._render_page(request, context, about, Preview(error=refusal, was_submitted=True))
 
-    def _preview_view(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
-        """Answer what the form as it is now would do, and what is wrong with it."""
-        context = self._context(request, scene, about, self._compute_preview(request, scene, about))
-        return render(request, self.preview_template, {**context, "is_update": True})
+    def _preview_view(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+        """Answer with the preview of the form, and its errors."""
+        values = self._context(request, context, about, self._compute_preview(request, context, about))
+        return render(request, self.preview_template, {**values, "is_update": True})
 
     def _render_page(
-        self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], trial: Preview
+        self, request: HttpRequest, context: FormContext, about: Mapping[str, Any], preview: Preview
     ) -> HttpResponse:
-        context = self._context(request, scene, about, trial)
-        status = HTTPStatus.OK if trial.error is None else _http_status(trial.error)
-        return render(request, self.template or f"commands/{self.name}.html", context, status=status)
+        values = self._context(request, context, about, preview)
+        status = HTTPStatus.OK if preview.error is None else _http_status(preview.error)
+        return render(request, self.template or f"commands/{self.name}.html", values, status=status)
 
     def _context(
-        self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], trial: Preview
+        self, request: HttpRequest, context: FormContext, about: Mapping[str, Any], preview: Preview
     ) -> dict[str, Any]:
-        place, given = scene.ref, request.POST if request.method == "POST" else None
-        is_race = isinstance(trial.error, VersionConflict)
-        by_field, others = self._sort_findings(scene, trial.error)
-        # Whoever lost a race has been told what they had not seen, and may send the form again.
-        now = self._current_version(scene)
-        version = now if given is None or is_race else given.get(VERSION_FIELD, "")
-        barred = self._find_refusal(request, place)
-        asks = "" if given is None or barred else self.confirmation_text(scene, given, **about)
+        place, given = context.ref, request.POST if request.method == "POST" else None
+        is_conflict = isinstance(preview.error, VersionConflict)
+        by_field, others = self._sort_findings(context, preview.error)
+        # After a conflict the user has seen what others changed, and may send the form again.
+        now = self._current_version(context)
+        version = now if given is None or is_conflict else given.get(VERSION_FIELD, "")
+        refusal = self._find_refusal(request, place)
+        asks = "" if given is None or refusal else self.confirmation_text(context, given, **about)
         return {
             "place": place,
-            "desk": self,
+            "form": self,
             "title": self.title,
-            "send": self.submit_label,
-            "asks": asks,
-            "is_agreed": given is not None and given.get(CONFIRMED_FIELD) == asks,
-            "barred": barred,
+            "submit_label": self.submit_label,
+            "confirmation": asks,
+            "is_confirmed": given is not None and given.get(CONFIRMED_FIELD) == asks,
+            "blocked": refusal,
             "version": version,
             "now": now,
-            "trial": trial,
-            "is_race": is_race,
-            "is_away": isinstance(trial.error, ClusterUnavailable),
-            "wrong": by_field,
+            "preview": preview,
+            "is_conflict": is_conflict,
+            "is_cluster_unavailable": isinstance(preview.error, ClusterUnavailable),
+            "field_errors": by_field,
             "findings": others,
-            **self._preview_context(scene, trial),
-            **self._assumptions_context(scene, given),
-            **self._urls(scene, about),
-            **self.field_context(scene, given, **about),
+            **self._preview_context(context, preview),
+            **self._assumptions_context(context, given),
+            **self._urls(context, about),
+            **self.field_context(context, given, **about),
         }
 
-    def _preview_context(self, scene: FormContext, trial: Preview) -> dict[str, Any]:
-        report = trial.simulation
+    def _preview_context(self, context: FormContext, preview: Preview) -> dict[str, Any]:
+        report = preview.simulation
         if report is None:
-            return {"preview": None, "difference": []}
-        manifest = scene.snapshot.mirrored.manifest if report.version else {}
+            return {"simulation": None, "difference": []}
+        manifest = context.snapshot.mirrored.manifest if report.version else {}
         return {
-            "preview": summarize_simulation(report),
-            "difference": render_manifest_diff(report.changed, manifest, scene.reader),
+            "simulation": summarize_simulation(report),
+            "difference": render_manifest_diff(report.changed, manifest, context.reader),
         }
 
-    def _assumptions_context(self, scene: FormContext, given: QueryDict | None) -> dict[str, Any]:
-        """Return how the cluster is supposed to behave, and what may be supposed."""
-        workload = scene.snapshot.workload if self.has_assumptions else None
+    def _assumptions_context(self, context: FormContext, given: QueryDict | None) -> dict[str, Any]:
+        """Return the template context of the assumptions."""
+        workload = context.snapshot.workload if self.has_assumptions else None
         return {
-            "cliques": [] if workload is None else [clique.name for clique in workload.cliques],
+            "assumption_cliques": [] if workload is None else [clique.name for clique in workload.cliques],
             "never_ready": [] if given is None else given.getlist(NEVER_READY_FIELD),
             "all_ready": given is not None and bool(given.get(ALL_READY_FIELD)),
             "is_full": given is not None and bool(given.get(FULL_FIELD)),
@@ -255,28 +253,28 @@ class CommandForm(ABC):
             "seconds_to_ready": "" if given is None else given.get(SECONDS_TO_READY_FIELD, ""),
         }
 
-    def _current_version(self, scene: FormContext) -> str:
-        """Return which version of the workload there is now."""
-        return scene.snapshot.version
+    def _current_version(self, context: FormContext) -> str:
+        """Return the present version of the workload."""
+        return context.snapshot.version
 
     def _find_refusal(self, request: HttpRequest, place: WorkloadRef) -> Refusal | None:
-        """Return why whoever looks may not send the form."""
+        """Return why the user may not send the form."""
         return find_refusal(request.user, self.command, place.cluster, place.namespace)
 
-    def _urls(self, scene: FormContext, about: Mapping[str, Any]) -> dict[str, str]:
-        kwargs = {**url_kwargs(scene.ref), **about}
-        names = {"desk_url": "", "trial_url": "-trial", "standing_url": "-standing"}
+    def _urls(self, context: FormContext, about: Mapping[str, Any]) -> dict[str, str]:
+        kwargs = {**url_kwargs(context.ref), **about}
+        names = {"form_url": "", "preview_url": "-trial", "version_check_url": "-standing"}
         found = {name: reverse(f"steer-{self.name}{end}", kwargs=kwargs) for name, end in names.items()}
-        return {**found, "back_url": workload_url(scene.ref)}
+        return {**found, "back_url": workload_url(context.ref)}
 
     def _sort_findings(
-        self, scene: FormContext, refusal: CommandRefused | None
+        self, context: FormContext, refusal: CommandRefused | None
     ) -> tuple[dict[str, str], list[Finding]]:
-        """Return the sentences by field of the form, and the findings that are about none of them."""
+        """Return the messages by field of the form, and the findings about no field."""
         by_field: dict[str, str] = {}
         others: list[Finding] = []
         for finding in refusal.findings if refusal else ():
-            field = self.find_field(scene, finding)
+            field = self.find_field(context, finding)
             if field and field not in by_field:
                 by_field[field] = finding.message
             else:
@@ -288,7 +286,7 @@ class SimulatedForm(CommandForm):
     """A form whose preview is a simulation."""
 
     @abstractmethod
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Simulable:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> Simulable:
         """Return the change that the form describes; raises ValidationFailed with a finding for each wrong field."""
 
     def parse_assumptions(self, given: QueryDict) -> Assumptions:
@@ -301,23 +299,23 @@ class SimulatedForm(CommandForm):
             is_unlimited=bool(given.get(UNLIMITED_FIELD)),
         )
 
-    def _compute_preview(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> Preview:
+    def _compute_preview(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> Preview:
         caller = caller_of(request, Source.PAGE)
         try:
-            require(caller, self.command, scene.ref)  # before anything of the form is read
-            return Preview(self._simulate_form(caller, scene, request.POST, about))
+            require(caller, self.command, context.ref)  # before anything of the form is read
+            return Preview(self._simulate_form(caller, context, request.POST, about))
         except CommandRefused as refusal:
             return Preview(error=refusal)
 
     def _simulate_form(
-        self, caller: Caller, scene: FormContext, given: QueryDict, about: Mapping[str, Any]
+        self, caller: Caller, context: FormContext, given: QueryDict, about: Mapping[str, Any]
     ) -> Simulated:
         """Return what the form would do; raises CommandRefused."""
-        return self._simulate(caller, scene, given, self.parse_change(scene, given, **about))
+        return self._simulate(caller, context, given, self.parse_change(context, given, **about))
 
-    def _simulate(self, caller: Caller, scene: FormContext, given: QueryDict, change: Simulable) -> Simulated:
+    def _simulate(self, caller: Caller, context: FormContext, given: QueryDict, change: Simulable) -> Simulated:
         # The preview is of the workload as it is now, whichever version the form was filled in from.
-        return workload_simulate(caller, scene.ref, change, self.parse_assumptions(given))
+        return workload_simulate(caller, context.ref, change, self.parse_assumptions(given))
 
 
 class EditForm(SimulatedForm):
@@ -326,33 +324,39 @@ class EditForm(SimulatedForm):
     shows_manifest_diff = True
 
     @abstractmethod
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the change that the form describes; raises ValidationFailed with a finding for each wrong field."""
 
     def success_message(self, changed: EditResult) -> str:
-        """Return what is said once the command has been carried out."""
+        """Return the message after the command."""
         return f"{self.title}: {len(changed.changes)} field{'s' * (len(changed.changes) != 1)} changed."
 
-    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+    def execute(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         """Make the change and redirect to the workload."""
-        change = self.parse_change(scene, request.POST, **about)
+        change = self.parse_change(context, request.POST, **about)
         expected = f'"{request.POST.get(VERSION_FIELD, "")}"'
-        changed = self._execute_once(caller_of(request, Source.PAGE), scene, change, expected=expected)
-        said = self.success_message(changed) if changed.changes else "It was so already; nothing has been changed."
+        changed = self._execute_once(caller_of(request, Source.PAGE), context, change, expected=expected)
+        said = self.success_message(changed) if changed.changes else "Nothing to change."
         messages.success(request, said)
         for warning in changed.warnings:
             messages.warning(request, warning.message)
-        return HttpResponseRedirect(workload_url(scene.ref))
+        return HttpResponseRedirect(workload_url(context.ref))
 
     def _execute_once(
-        self, caller: Caller, scene: FormContext, change: WorkloadChange, *, expected: str | None, dry_run: bool = False
+        self,
+        caller: Caller,
+        context: FormContext,
+        change: WorkloadChange,
+        *,
+        expected: str | None,
+        dry_run: bool = False,
     ) -> EditResult:
         try:
-            return execute(caller, scene.ref, change, expected=expected, dry_run=dry_run)
+            return execute(caller, context.ref, change, expected=expected, dry_run=dry_run)
         except VersionConflict:
             # A form that is sent twice conflicts with its own first change: then nothing is left to change.
             again = replace(change, must_be_new=False) if isinstance(change, Apply) else change
-            tried = execute(caller, scene.ref, again, dry_run=True)
+            tried = execute(caller, context.ref, again, dry_run=True)
             if tried.changes:
                 raise
             return tried
@@ -367,7 +371,7 @@ _HTTP_STATUSES: Final = {
 
 
 def _parse_seconds(text: str) -> float | None:
-    """Return how long pods are supposed to take to become Ready; None: as measured."""
+    """Return how long pods take to become Ready; None: as measured."""
     if not text.strip():
         return None
     try:
@@ -376,13 +380,13 @@ def _parse_seconds(text: str) -> float | None:
         seconds = -1.0
     if not 0 <= seconds <= _MAX_SECONDS_TO_READY:
         raise ValidationFailed(
-            f"Seconds to Ready must be a number from 0 to {_MAX_SECONDS_TO_READY}; empty means as measured."
+            f"Seconds to Ready must be a number from 0 to {_MAX_SECONDS_TO_READY}, or empty for the measured time."
         )
     return seconds
 
 
 def _require_permission(caller: Caller, command: Command, place: WorkloadRef) -> None:
-    """Raise unless somebody may, before anything of their form is read; that they tried is on record."""
+    """Raise PermissionDenied, and record it, before anything of the form is parsed."""
     try:
         require(caller, command, place)
     except PermissionDenied as refusal:
@@ -391,9 +395,9 @@ def _require_permission(caller: Caller, command: Command, place: WorkloadRef) ->
 
 
 def _require_confirmation(asks: str, given: QueryDict) -> None:
-    """Raise unless somebody has agreed to what is asked, as it stands now."""
+    """Raise ValidationFailed unless the user has confirmed the present sentence."""
     if asks and given.get(CONFIRMED_FIELD) != asks:
-        raise ValidationFailed("Nothing has been done. Tick the box if this is what you mean.")
+        raise ValidationFailed("Nothing was changed. Tick the box to confirm the command.")
 
 
 def _http_status(refusal: CommandRefused) -> HTTPStatus:
@@ -401,10 +405,10 @@ def _http_status(refusal: CommandRefused) -> HTTPStatus:
 
 
 def url_kwargs(place: WorkloadRef) -> dict[str, str]:
-    """Return a place as addresses name it."""
+    """Return the arguments of the URL of a workload."""
     return {"cluster": place.cluster, "namespace": place.namespace, "name": place.name}
 
 
 def workload_url(place: WorkloadRef) -> str:
-    """Return where the page of a workload hangs."""
+    """Return the URL of a workload."""
     return reverse("workload", kwargs=url_kwargs(place))

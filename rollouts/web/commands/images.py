@@ -1,7 +1,7 @@
-"""Change images: one field for each container, and what each clique would have replaced.
+"""Change images: one field for each container, and how many pods of each clique would be replaced.
 
-The form keeps what each field showed at first. Only what somebody has changed is sent, so whoever lost a race to
-another change of images sends their own once more, and not the other's former ones with it.
+The form keeps what each field showed at first, and sends only the fields that the user changed. So after a conflict
+with another change of images, sending the form again does not revert that change.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ from rollouts.web.workload import WorkloadContext
 # Names of cliques and containers have no underscores.
 _IMAGE_PREFIX: Final = "image_"
 _FORMER_PREFIX: Final = "was_"
-_MASKED_SENTENCE: Final = "a part of this image is hidden; write the image in full"
+_MASKED_SENTENCE: Final = "a part of this image is masked; write the whole image"
 _KINDS: Final = (("initContainers", "init container"), ("containers", ""))
 
 
@@ -37,11 +37,11 @@ class ImageField:
 
     clique: str
     container: str
-    kind: str  # in words, where it is no ordinary container
+    kind: str  # in words; empty for an ordinary container
     name: str  # of the field
-    current: str  # the image it has, as it may be shown
-    former: str  # the same when the form was opened
-    value: str  # what stands in the field
+    current: str  # the present image, masked
+    former: str  # the image when the form was opened
+    value: str  # the text in the field
 
     @property
     def repository(self) -> str:
@@ -54,7 +54,7 @@ class CliqueFields:
     """The fields of one clique."""
 
     name: str
-    group: str  # the scaling group that it is in; empty: none
+    group: str  # its scaling group; empty: none
     pods: int
     fields: tuple[ImageField, ...]
     former_images: tuple[str, ...]  # images that its containers had under earlier revisions
@@ -67,17 +67,17 @@ class ImagesForm(EditForm):
     oob_template = "commands/_replaced_counts.html"
     unchanged_text = "Change an image to see what it would do."
 
-    def field_context(self, scene: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+    def field_context(self, context: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
         """Show the cliques with the images of their containers."""
-        cliques = _list_cliques(scene, given)
+        cliques = _list_cliques(context, given)
         fields = [field for clique in cliques for field in clique.fields]
         return {
-            "roles": cliques,
+            "cliques": cliques,
             "fields": [field.name for field in fields],
             "shared": _shared_repositories(fields),
         }
 
-    def parse_change(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> WorkloadChange:
+    def parse_change(self, context: WorkloadContext, given: QueryDict, **about: Any) -> WorkloadChange:
         """Return the images that were changed in the form."""
         images = _parse_images(given)
         hidden = [
@@ -87,30 +87,30 @@ class ImagesForm(EditForm):
         ]
         if hidden:
             raise invalid_command(hidden)
-        tried = edits.set_images(scene.snapshot.mirrored.manifest, images)
+        tried = edits.set_images(context.snapshot.mirrored.manifest, images)
         if isinstance(tried, InvalidEdit):
             raise invalid_command([_finding_for_field(finding, images) for finding in tried.findings])
         return workloads.set_images(images)
 
-    def find_field(self, scene: WorkloadContext, finding: Finding) -> str:
-        """What is said of a field is about that one; rules of the manifest are about none alone."""
+    def find_field(self, context: WorkloadContext, finding: Finding) -> str:
+        """Return the field of a finding; findings about the manifest have none."""
         return finding.field if finding.field.startswith(_IMAGE_PREFIX) else ""
 
     def success_message(self, changed: EditResult) -> str:
-        """Say what happens now."""
+        """Return the new images."""
         images = [str(change.after) for change in changed.changes if change.field.endswith(".image")]
-        return f"Changed to {', '.join(dict.fromkeys(images))}: pods follow as the strategy says."
+        return f"Changed to {', '.join(dict.fromkeys(images))}: pods are replaced as the strategy says."
 
 
 # ---- the fields
 
 
-def _list_cliques(scene: WorkloadContext, given: QueryDict | None) -> list[CliqueFields]:
-    workload = scene.snapshot.workload
+def _list_cliques(context: WorkloadContext, given: QueryDict | None) -> list[CliqueFields]:
+    workload = context.snapshot.workload
     if workload is None:
         return []
     group_of = {name: group.name for group in workload.groups for name in group.clique_names}
-    pods, former = count_pods_by_clique(scene.tree), _former_images(scene)
+    pods, former = count_pods_by_clique(context.tree), _former_images(context)
     return [
         CliqueFields(
             name=clique.name,
@@ -133,21 +133,21 @@ def _list_fields(clique: str, pod_spec: Mapping[str, Any], given: QueryDict | No
 
 
 def _parse_field(given: QueryDict, field: str, now: str) -> tuple[str, str]:
-    """Return what a field showed at first, and shows; one that nobody has touched shows what is there now."""
+    """Return what a field showed at first and shows now; a field without a change shows the present image."""
     was, value = given.get(f"{_FORMER_PREFIX}{field}", now), given.get(field, now).strip()
     return (now, now) if value == was else (was, value)
 
 
-def _former_images(scene: WorkloadContext) -> dict[str, tuple[str, ...]]:
+def _former_images(context: WorkloadContext) -> dict[str, tuple[str, ...]]:
     found: dict[str, dict[str, None]] = {}
-    for revision in revision_list(scene.ref):
+    for revision in revision_list(context.ref):
         for clique in revision.cliques:
             found.setdefault(clique.name, {}).update(dict.fromkeys(clique.images))
     return {name: tuple(images) for name, images in found.items()}
 
 
 def _shared_repositories(fields: Sequence[ImageField]) -> list[tuple[str, int]]:
-    """Return the repositories that several containers have their image from, with how many."""
+    """Return the repositories of several images, with the number of images."""
     counts: dict[str, int] = {}
     for field in fields:
         counts[field.repository] = counts.get(field.repository, 0) + 1
@@ -164,11 +164,11 @@ def repository_of(image: str) -> str:
     return f"{folder}{slash}{name.partition(':')[0]}"
 
 
-# ---- what was changed
+# ---- the changes
 
 
 def _parse_images(given: QueryDict) -> list[ImageEdit]:
-    """Return what differs from what the form showed at first, in its order."""
+    """Return the images that differ from what the form showed at first, in its order."""
     fields = {field: given.get(field, "").strip() for field in given if field.startswith(_IMAGE_PREFIX)}
     return [
         _make_image(field, value) for field, value in fields.items() if value != given.get(f"{_FORMER_PREFIX}{field}")
@@ -185,6 +185,6 @@ def _field_name(image: ImageEdit) -> str:
 
 
 def _finding_for_field(finding: Finding, images: Sequence[ImageEdit]) -> Finding:
-    """Return a finding about `images[1].image` as one about the field of the form."""
+    """Return a finding about `images[1].image` with the field of the form."""
     index = finding.field.removeprefix("images[").partition("]")[0]
     return Finding(_field_name(images[int(index)]), finding.code, finding.message)

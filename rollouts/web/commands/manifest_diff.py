@@ -1,8 +1,8 @@
-"""What a command changes in a manifest, as lines of a diff: each change below the fields that lead to it.
+"""Renders the changes of a command as the lines of a YAML diff, each change below its parent fields.
 
-From the changes that a service tells, in which secrets are hidden already, to lines as people read YAML. What leads to
-a change, and the few plain fields beside it, come from the manifest as it is, masked here. The invariant: a line that
-is marked as taken out or put in is a change that the service told.
+Before it: a service, which returns the changes with secrets masked. The parent fields, and a few fields beside the
+change, come from the present manifest, which is masked here. The invariant: every line that is marked as removed or
+added is a change that the service returned.
 """
 
 import re
@@ -25,14 +25,14 @@ _PATH_PARTS: Final = re.compile(r"([A-Za-z0-9_-]+)|\[(\d+)\]|\[([^\]]*)\]")
 def render_manifest_diff(
     changes: Sequence[Change], manifest: Mapping[str, Any], reader: Reader = PUBLIC_READER
 ) -> list[DiffLine]:
-    """Return the lines of a diff; of a very long one the first."""
+    """Return the lines of the diff; of a very long diff the first ones."""
     lines = list(_iter_lines(changes, mask_manifest(manifest, reader)))
     cut = [DiffLine("hunk", f"… and {len(lines) - _MAX_LINES} more lines")] if len(lines) > _MAX_LINES else []
     return [*lines[:_MAX_LINES], *cut]
 
 
 def parse_field_path(field: str) -> tuple[str, FieldPath]:
-    """Return the object that a field is of, empty for the set itself, and the way to it there.
+    """Return the object of a field (empty: the set itself) and its path there.
 
     >>> parse_field_path("spec.cliques[1].annotations[example.com/owner]")
     ('', ('spec', 'cliques', 1, 'annotations', 'example.com/owner'))
@@ -60,7 +60,7 @@ def _iter_lines(changes: Sequence[Change], manifest: Any) -> Iterator[DiffLine]:
 
 
 def _parent_lines(parent: FieldPath, shown: FieldPath, manifest: Any) -> Iterator[DiffLine]:
-    """Yield the fields on the way that have not been told yet."""
+    """Yield the parent fields that are not shown yet."""
     known = next((at for at, (one, other) in enumerate(zip(parent, shown, strict=False)) if one != other), None)
     first = min(len(parent), len(shown)) if known is None else known
     for depth in range(first, len(parent)):
@@ -82,7 +82,7 @@ def _changed_lines(way: FieldPath, change: Change) -> Iterator[DiffLine]:
 
 
 def _context_lines(parent: FieldPath, changed: set[str | int], manifest: Any) -> Iterator[DiffLine]:
-    """Yield the plain fields beside what changes, where they are few: they say what it goes with."""
+    """Yield the plain fields beside a change if they are few, as context."""
     owner = _value_at(manifest, parent)
     fields = owner if isinstance(owner, Mapping) else {}
     plain = {
@@ -107,6 +107,6 @@ def _value_at(value: Any, way: FieldPath) -> Any:
 
 
 def _yaml_lines(name: str | int, value: Any) -> list[str]:
-    told = [value] if isinstance(name, int) else {name: value}
-    text: str = yaml.safe_dump(told, sort_keys=False, allow_unicode=True, width=1000)
+    data = [value] if isinstance(name, int) else {name: value}
+    text: str = yaml.safe_dump(data, sort_keys=False, allow_unicode=True, width=1000)
     return text.splitlines()

@@ -1,4 +1,4 @@
-"""How many pods a form is about, clique by clique, as the tree of the workload has them."""
+"""Counts the pods of a workload by clique, from its tree."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -7,7 +7,7 @@ from rollouts.selectors.tree import CliqueNode, WorkloadTree
 
 
 def count_pods_by_clique(tree: WorkloadTree) -> Mapping[str, int]:
-    """Return how many pods there are of each clique of the template; those that are leaving do not count."""
+    """Return how many pods each clique of the template has; terminating pods do not count."""
     counts: Counter[str] = Counter()
     for clique in _iter_cliques(tree):
         counts[clique.template] += sum(not pod.leaving for pod in clique.pods)

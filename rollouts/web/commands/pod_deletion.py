@@ -1,9 +1,8 @@
-"""What the forms have in common that delete pods: done, each leads to a page that follows the pods until all are back.
+"""The base class of forms that delete pods, and the page that follows the deleted pods until all are replaced.
 
-Before it: `pod_strategy` and `remedies`, whose forms say which pods are meant and how they are deleted. After it: the
-services, which tell what became of each pod and put it on record; by the number of that record the page finds it again,
-however often it is opened. What a form names it names with a uid, or a mark of several, so that what has taken a name
-meanwhile is safe: a form that is sent twice deletes once.
+Before it: `pods` and `remedies`, whose forms choose the pods. After it: the services, which write what happened to each
+pod into the audit log; the page reads it there, by the id of the entry. A form names each pod with its uid, or a unit
+with a mark, so an object that has taken a name since is safe: a form that is sent twice deletes once.
 """
 
 from abc import abstractmethod
@@ -42,21 +41,21 @@ class PodDeletionForm(SimulatedForm):
 
     @abstractmethod
     def delete_pods(
-        self, caller: Caller, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], expected: str
+        self, caller: Caller, request: HttpRequest, context: FormContext, about: Mapping[str, Any], expected: str
     ) -> PodsDeleted:
-        """Give the command; raises what is in the way."""
+        """Execute the command; raises CommandRefused."""
 
-    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
-        """Delete pods and go where they are followed."""
+    def execute(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+        """Delete the pods and redirect to the page that follows them."""
         version = request.POST.get(VERSION_FIELD, "")
-        deleted = self.delete_pods(caller_of(request, Source.PAGE), request, scene, about, f'"{version}"')
+        deleted = self.delete_pods(caller_of(request, Source.PAGE), request, context, about, f'"{version}"')
         return HttpResponseRedirect(
-            reverse(_DELETED_PODS_URL, kwargs={**url_kwargs(scene.ref), "record": deleted.record})
+            reverse(_DELETED_PODS_URL, kwargs={**url_kwargs(context.ref), "record": deleted.record})
         )
 
 
 def parse_pairs(given: QueryDict, field: str) -> list[tuple[str, str]]:
-    """Return what the boxes of a form name: names, and by which uid or mark it is known."""
+    """Return the names of the ticked boxes, each with its uid or mark."""
     pairs = (value.partition("/") for value in given.getlist(field))
     return [(name, uid) for name, _, uid in pairs if name and uid]
 
@@ -68,11 +67,11 @@ def make_pod_deletes(_: Workload, observed: Observed, uids: Collection[str]) -> 
     )
 
 
-# ---- what became of them
+# ---- deleted pods
 
 
 def deletion_urlpatterns(below: str) -> list[URLPattern]:
-    """Return where pods are followed that were deleted."""
+    """Return the URLs of the page that follows deleted pods."""
     return [
         path(f"{below}pods/<number:record>/", deleted_pods, name=_DELETED_PODS_URL),
         path(f"{below}pods/<number:record>/live/", deleted_pods_fragment, name=_DELETED_PODS_LIVE_URL),
@@ -83,7 +82,7 @@ def deletion_urlpatterns(below: str) -> list[URLPattern]:
 @never_cache
 @viewer_required
 def deleted_pods(request: HttpRequest, cluster: str, namespace: str, name: str, record: int) -> HttpResponse:
-    """Show what became of pods that somebody deleted, and who took their places."""
+    """Show what happened to deleted pods, and which pods replace them."""
     return render(
         request, "commands/deleted_pods.html", _deleted_pods_context(WorkloadRef(cluster, namespace, name), record)
     )
@@ -91,7 +90,7 @@ def deleted_pods(request: HttpRequest, cluster: str, namespace: str, name: str, 
 
 @fragment_view
 def deleted_pods_fragment(given: QueryDict, cluster: str, namespace: str, name: str, record: int) -> Fragment:
-    """Return the pods alone."""
+    """Return the fragment with the pods."""
     place = WorkloadRef(cluster, namespace, name)
     return Fragment(
         ("departures", place, record),
@@ -104,7 +103,7 @@ def _deleted_pods_context(place: WorkloadRef, record: int) -> dict[str, Any]:
     form = "steer-any-pods" if departures.is_by_force else "steer-pods"
     return {
         "place": place,
-        "departures": departures,
+        "deletion": departures,
         "most": MAX_PODS,
-        "others_url": reverse(form, kwargs=url_kwargs(place)),  # where others are chosen in the same way
+        "others_url": reverse(form, kwargs=url_kwargs(place)),  # to choose further pods in the same way
     }

@@ -1,9 +1,9 @@
-"""Delete pods: under OnDelete the outdated ones, each chosen by somebody; by force any of them.
+"""Delete pods: outdated pods under OnDelete, and any pods by force.
 
-The form is the picture of the workload with a box to tick in each cell that may be deleted; addresses choose some of
-them to begin with (`?replica=`, `?component=`, `?node=`, `?all=`, `?rest=` of an earlier command). Which pods may be
-deleted is what the service says. The uid of each pod travels with the form, so that a pod that has taken its name
-meanwhile is safe, and the picture goes on living while somebody chooses (`pod-selection.js` keeps what is chosen).
+The form is the pod grid of the workload with a box in each cell that may be deleted. The URL may choose pods in advance
+(`?replica=`, `?component=`, `?node=`, `?all=`, `?rest=` of an earlier command). The service says which pods may be
+deleted. The form carries the uid of each pod, so a pod that has taken its name since is safe, and the grid keeps
+updating while the user chooses (`pod-selection.js` keeps what is chosen).
 """
 
 from collections import Counter
@@ -35,12 +35,12 @@ from rollouts.web.page_layout import fragment_view
 from rollouts.web.pod_cells import PodSelection, SelectablePod
 
 _POD_FIELD = "pod"  # the boxes of the form
-_MAX_DIGITS = 10  # digits of a number in an address
+_MAX_DIGITS = 10  # of a number in a URL
 
 
 @dataclass(frozen=True, slots=True)
 class ReplacedPods:
-    """What chosen pods of a clique come back as."""
+    """The chosen pods of a clique, and the template of the pods that replace them."""
 
     clique: str
     pods: int
@@ -49,7 +49,7 @@ class ReplacedPods:
 
 
 class OutdatedPodsForm(PodDeletionForm):
-    """Outdated pods, evicted so that disruption budgets are honoured."""
+    """Outdated pods, which are evicted within disruption budgets."""
 
     name, title, submit_label, command = (
         "pods",
@@ -60,24 +60,24 @@ class OutdatedPodsForm(PodDeletionForm):
     template, preview_template = "commands/pods.html", "commands/_pods_preview.html"
     force: ClassVar[bool] = False
 
-    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
-        """Show all pods; chosen are those that were, or those that the address names."""
-        shape = _layout_of(scene)
-        candidates = self._list_candidates(scene, shape)
-        asked = _parse_uids(given) if given is not None else _preselected_uids(scene, shape, candidates, self.force)
+    def field_context(self, context: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Show all pods; ticked are the pods of the submitted form, or those that the URL chooses."""
+        layout = _layout_of(context)
+        candidates = self._list_candidates(context, layout)
+        asked = _parse_uids(given) if given is not None else _preselected_uids(context, layout, candidates, self.force)
         chosen = [pod for pod in candidates if pod.uid in asked]
         return {
-            **self._pod_grid_context(scene, shape, candidates, frozenset(pod.uid for pod in chosen)),
+            **self._pod_grid_context(context, layout, candidates, frozenset(pod.uid for pod in chosen)),
             "force": self.force,
             "chosen": len(chosen),
-            "vanished": len(asked) - len(chosen) if given is not None else 0,
-            "returns": _list_replacements(shape, chosen),
+            "dropped_count": len(asked) - len(chosen) if given is not None else 0,
+            "replacements": _list_replacements(layout, chosen),
             "most": MAX_PODS,
             "fields": ["pods"],
-            **self.blocked_context("" if candidates else self._no_pods_sentence(scene)),
+            **self.blocked_context("" if candidates else self._no_pods_sentence(context)),
         }
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Simulable:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> Simulable:
         """Return the deletion of the chosen pods."""
         uids = _parse_uids(given)
         if not uids:
@@ -85,16 +85,16 @@ class OutdatedPodsForm(PodDeletionForm):
         return DeletePods(self.command, partial(make_pod_deletes, uids=uids))
 
     def delete_pods(
-        self, caller: Caller, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], expected: str
+        self, caller: Caller, request: HttpRequest, context: FormContext, about: Mapping[str, Any], expected: str
     ) -> PodsDeleted:
         """Delete the chosen pods."""
         chosen = [PodRef(name, uid) for name, uid in parse_pairs(request.POST, _POD_FIELD)]
         if not chosen:
             raise _no_pods_selected()
-        return pods_delete(caller, scene.ref, chosen, force=self.force, expected=expected)
+        return pods_delete(caller, context.ref, chosen, force=self.force, expected=expected)
 
     def urlpatterns(self, below: str) -> list[URLPattern]:
-        """Return where the page hangs, its trial, and the picture in it."""
+        """Return the URLs of the page, its preview and its pod grid."""
         return [
             *super().urlpatterns(below),
             path(
@@ -104,78 +104,80 @@ class OutdatedPodsForm(PodDeletionForm):
             ),
         ]
 
-    def _no_pods_sentence(self, scene: FormContext) -> str:
-        """Say why there is nothing to delete."""
-        workload = scene.snapshot.workload
+    def _no_pods_sentence(self, context: FormContext) -> str:
+        """Return why there is nothing to delete."""
+        workload = context.snapshot.workload
         if workload is None:
-            return "Its manifest cannot be read, so nothing has a place in it."
-        nothing = "There are no pods." if self.force else "No pod is outdated: all are of the current template."
+            return "The manifest is not valid, so the pods have no place in it."
+        nothing = "There are no pods." if self.force else "No pod is outdated: all pods run the current template."
         return ("" if self.force else find_obstacle(workload)) or nothing
 
     def _pod_grid_fragment(self, given: QueryDict, cluster: str, namespace: str, name: str) -> Fragment:
-        """Return the picture alone; what is chosen of it is known to whoever looks at it."""
+        """Return the fragment with the pod grid; the browser keeps what is chosen."""
         place = WorkloadRef(cluster, namespace, name)
 
         def render_picture() -> str:
-            scene = FormContext(place, given)  # each rendering looks anew
-            shape = _layout_of(scene)
-            context = self._pod_grid_context(scene, shape, self._list_candidates(scene, shape), frozenset())
-            return render_to_string("commands/_pod_selection.html", {"place": place, "force": self.force, **context})
+            context = FormContext(place, given)  # each rendering reads the mirror again
+            layout = _layout_of(context)
+            values = self._pod_grid_context(context, layout, self._list_candidates(context, layout), frozenset())
+            return render_to_string("commands/_pod_selection.html", {"place": place, "force": self.force, **values})
 
         return Fragment(("pods", self.name, place, given.get("by", "")), render_picture)
 
-    def _list_candidates(self, scene: FormContext, shape: Layout | None) -> list[Pod]:
-        workload = scene.snapshot.workload
-        if shape is None or workload is None or (not self.force and find_obstacle(workload)):
+    def _list_candidates(self, context: FormContext, layout: Layout | None) -> list[Pod]:
+        workload = context.snapshot.workload
+        if layout is None or workload is None or (not self.force and find_obstacle(workload)):
             return []
-        return choose_candidates(shape, scene.snapshot.mirrored.observed.pods, Selection(), force=self.force)
+        return choose_candidates(layout, context.snapshot.mirrored.observed.pods, Selection(), force=self.force)
 
     def _pod_grid_context(
-        self, scene: FormContext, shape: Layout | None, candidates: Iterable[Pod], chosen: frozenset[str]
+        self, context: FormContext, layout: Layout | None, candidates: Iterable[Pod], chosen: frozenset[str]
     ) -> dict[str, Any]:
-        picks = {pod.name: SelectablePod(pod.uid, pod.name, _components_of(shape, pod)) for pod in candidates if shape}
+        picks = {
+            pod.name: SelectablePod(pod.uid, pod.name, _components_of(layout, pod)) for pod in candidates if layout
+        }
         counts = Counter(name for pick in picks.values() for name in pick.components)
-        address = reverse(f"steer-{self.name}-picture", kwargs=url_kwargs(scene.ref))
+        address = reverse(f"steer-{self.name}-picture", kwargs=url_kwargs(context.ref))
         return {
-            "picture": build_grid(scene.tree, scene.snapshot.workload),
-            "nodes": build_node_grids(scene.tree) if scene.group_by else (),
-            "picks": PodSelection(picks, chosen, scene.group_by),
-            "components": [(name, counts[name]) for name in _component_names(shape) if counts[name]],
-            "by": scene.group_by,
-            "page_url": reverse(f"steer-{self.name}", kwargs=url_kwargs(scene.ref)),
-            "picture_url": f"{address}?by={scene.group_by}" if scene.group_by else address,
+            "picture": build_grid(context.tree, context.snapshot.workload),
+            "nodes": build_node_grids(context.tree) if context.group_by else (),
+            "picks": PodSelection(picks, chosen, context.group_by),
+            "components": [(name, counts[name]) for name in _component_names(layout) if counts[name]],
+            "by": context.group_by,
+            "page_url": reverse(f"steer-{self.name}", kwargs=url_kwargs(context.ref)),
+            "picture_url": f"{address}?by={context.group_by}" if context.group_by else address,
         }
 
 
 class AnyPodsForm(OutdatedPodsForm):
-    """Any pods, whatever their template, strategy and disruption budgets say."""
+    """Any pods, of any template, without regard to strategy and disruption budgets."""
 
     name, title, submit_label, command = "any-pods", "Delete pods by force", "Delete by force", Command.DELETE_ANY_PODS
     force = True
 
-    def confirmation_text(self, scene: FormContext, given: QueryDict, **about: Any) -> str:
-        """Have it said once more what is passed over."""
+    def confirmation_text(self, context: FormContext, given: QueryDict, **about: Any) -> str:
+        """Ask for a confirmation that disruption budgets are ignored."""
         number = len(_parse_uids(given))
         if not number:
             return ""
-        these = "1 pod goes" if number == 1 else f"{number} pods go"
-        return f"{these} whatever disruption budgets say, of whichever template."
+        pods = "1 pod" if number == 1 else f"{number} pods"
+        return f"This deletes {pods}, outdated or not, and ignores disruption budgets."
 
 
 # ---- which pods
 
 
-def _layout_of(scene: FormContext) -> Layout | None:
-    return None if scene.snapshot.workload is None else make_layout(scene.snapshot.workload)
+def _layout_of(context: FormContext) -> Layout | None:
+    return None if context.snapshot.workload is None else make_layout(context.snapshot.workload)
 
 
-def _component_names(shape: Layout | None) -> list[str]:
-    """Return the components that pods are chosen by, scaling groups before their cliques."""
-    return [] if shape is None else [*dict.fromkeys([*shape.groups, *shape.cliques])]
+def _component_names(layout: Layout | None) -> list[str]:
+    """Return the components by which pods can be chosen, scaling groups before their cliques."""
+    return [] if layout is None else [*dict.fromkeys([*layout.groups, *layout.cliques])]
 
 
-def _components_of(shape: Layout, pod: Pod) -> tuple[str, ...]:
-    position = shape.find_position(pod.clique)
+def _components_of(layout: Layout | None, pod: Pod) -> tuple[str, ...]:
+    position = layout.find_position(pod.clique) if layout else None
     return () if position is None else tuple(filter(None, (position.group, position.clique)))
 
 
@@ -184,32 +186,32 @@ def _parse_uids(given: QueryDict) -> frozenset[str]:
 
 
 def _preselected_uids(
-    scene: FormContext, shape: Layout | None, candidates: Iterable[Pod], force: bool
+    context: FormContext, layout: Layout | None, candidates: Iterable[Pod], force: bool
 ) -> frozenset[str]:
-    """Return the pods that an address chooses."""
-    given = scene.query_params
-    if shape is None or not given:
+    """Return the pods that the URL chooses."""
+    given = context.query_params
+    if layout is None or not given:
         return frozenset()
     if rest := _parse_number(given.get("rest", "")):
-        return list_remaining_uids(scene.ref, rest)
+        return list_remaining_uids(context.ref, rest)
     selection = Selection(_parse_number(given.get("replica", "")), given.get("component", ""), given.get("node", ""))
     if selection == Selection() and "all" not in given:
         return frozenset()
-    return frozenset(pod.uid for pod in choose_candidates(shape, candidates, selection, force=force))
+    return frozenset(pod.uid for pod in choose_candidates(layout, candidates, selection, force=force))
 
 
 def _parse_number(text: str) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) <= _MAX_DIGITS else None
 
 
-def _list_replacements(shape: Layout | None, chosen: Iterable[Pod]) -> list[ReplacedPods]:
-    """Return by clique what the chosen pods come back as."""
+def _list_replacements(layout: Layout | None, chosen: Iterable[Pod]) -> list[ReplacedPods]:
+    """Return by clique which template replaces the chosen pods."""
     found: dict[str, list[Pod]] = {}
     for pod in chosen:
-        position = None if shape is None else shape.find_position(pod.clique)
+        position = None if layout is None else layout.find_position(pod.clique)
         if position is not None:
             found.setdefault(position.clique, []).append(pod)
-    hashes = {} if shape is None else shape.hashes
+    hashes = {} if layout is None else layout.hashes
     return [
         ReplacedPods(name, len(pods), tuple(dict.fromkeys(pod.template_hash for pod in pods)), hashes[name])
         for name, pods in found.items()

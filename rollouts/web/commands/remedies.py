@@ -1,19 +1,19 @@
-"""Remedies: what would help a workload that waits, each a page that says what it will do, and one button.
+"""Remedies for a workload that waits: each a page that shows what the remedy does, with one button.
 
-Before it: the card that says what is waited for, whose buttons lead to `steer-remedy` with the code of the engine and
-the component that waits. After it: the same services as by every other door. What is offered helps
-(`engine.plan.remedies`); by the time that somebody comes here it may be over, which is then said instead.
+Before it: the card with the waits, whose buttons lead to `steer-remedy` with the code of the remedy and the component
+that waits. After it: the same services as for every other form. Every remedy that the card offers helps
+(`engine.plan.remedies`); the wait may be over when the user opens the page, and then the page says so.
 
-Each form lists what it is about, with a box for each; ticked are those of the component that waits, or else all. The
-value of a box says all that will be done: which objects are meant, by uid, or which numbers are written. So a form that
-is sent twice does the same once.
+Each form lists what the remedy can be applied to, with a box for each; those of the component that waits are ticked, or
+all if it has none. The value of a box has everything that the command does: the uids of objects, or the numbers to
+write. So a form that is sent twice is executed once.
 """
 
 import re
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -27,12 +27,12 @@ from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import ValidationFailed
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
-from rollouts.engine.model.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE, resolve_max_unavailable
+from rollouts.engine.model.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE
 from rollouts.engine.model.observed import Pod
 from rollouts.engine.model.workload import BudgetSpec
-from rollouts.engine.plan.remedies import Remedy
+from rollouts.engine.plan.messages import REMEDY_LABELS
+from rollouts.engine.plan.remedies import Remedy, with_one_more_unavailable, without_surge
 from rollouts.engine.rollout.levels import is_part_of_component, list_levels
-from rollouts.selectors.activity import REMEDY_LABELS
 from rollouts.selectors.revisions import find_previous
 from rollouts.selectors.strategy_detail import PartSource, StrategyLevel
 from rollouts.selectors.timestamps import to_datetime
@@ -55,7 +55,7 @@ from rollouts.web.text import age
 SELECTED_FIELD: Final = "chosen"
 """The boxes of a form."""
 COMPONENT_PARAM: Final = "component"
-"""Of the address: who waits, by the name that it has in the cluster."""
+"""In the URL: the component that waits, by its name in the cluster."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,65 +64,63 @@ class RemedyRow:
 
     value: str  # of the box
     label: str
-    detail: str  # what would be done
-    component: str  # that it belongs to, by the name in the cluster or in the template
-    override: PartSource | None = None  # sets what would be changed, so a change would mean nothing
-    is_preselected: bool = True  # ticked at first, if it is of whoever waits
+    detail: str  # what the command does
+    component: str  # its component, by the name in the cluster or in the template
+    override: PartSource | None = None  # sets the same field, so a change of the manifest has no effect
+    is_preselected: bool = True  # ticked at first, if its component waits
 
 
 class RemedyForm(SimulatedForm):
-    """What the forms of all remedies have in common: rows to tick."""
+    """The base class of remedies: rows with boxes."""
 
     template: ClassVar[str] = "commands/remedy.html"
     remedy: ClassVar[Remedy]
-    intro: ClassVar[str]  # what it does, and what it costs
-    nothing_to_do_text: ClassVar[str]  # what is said when there is nothing that it could be applied to
+    intro: ClassVar[str]  # what the remedy does, and what it costs
+    nothing_to_do_text: ClassVar[str]  # shown when it can be applied to nothing
 
     @abstractmethod
-    def list_rows(self, scene: FormContext) -> Sequence[RemedyRow]:
-        """Return what there is that it could be applied to."""
+    def list_rows(self, context: FormContext) -> Sequence[RemedyRow]:
+        """Return what the remedy can be applied to."""
 
-    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
-        """Show the rows; those of the component that waits are chosen at first."""
-        rows = self.list_rows(scene)
-        chosen = _preselected_values(scene, rows) if given is None else frozenset(given.getlist(SELECTED_FIELD))
+    def field_context(self, context: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Show the rows; those of the component that waits are ticked at first."""
+        rows = self.list_rows(context)
+        chosen = _preselected_values(context, rows) if given is None else frozenset(given.getlist(SELECTED_FIELD))
         return {
             "rows": [(row, row.value in chosen) for row in rows],
-            "lead": self.intro,
+            "intro": self.intro,
             "fields": [SELECTED_FIELD],
             **self.blocked_context(
                 "" if any(row.override is None for row in rows) else self._nothing_to_do_sentence(rows)
             ),
         }
 
-    def find_field(self, scene: FormContext, finding: Finding) -> str:
-        """Return the boxes for what is said of them; a path into the manifest has no field here."""
+    def find_field(self, context: FormContext, finding: Finding) -> str:
+        """Return the boxes for findings about them; a path in the manifest has no field."""
         return SELECTED_FIELD if finding.field == SELECTED_FIELD else ""
 
     def _nothing_to_do_sentence(self, rows: Sequence[RemedyRow]) -> str:
-        """Say why there is nothing to do here."""
-        return (
-            "Everything that it is about is set by overrides: end those instead." if rows else self.nothing_to_do_text
-        )
+        """Return why there is nothing to do."""
+        return "Overrides set these fields: end the overrides instead." if rows else self.nothing_to_do_text
 
-    def parse_selected_rows(self, scene: FormContext, given: QueryDict) -> list[RemedyRow]:
-        """Return the rows that were ticked and are still there; raises when there are none."""
+    def parse_selected_rows(self, context: FormContext, given: QueryDict) -> list[RemedyRow]:
+        """Return the ticked rows that still exist; raises ValidationFailed when there are none."""
         asked = frozenset(given.getlist(SELECTED_FIELD))
-        rows = [row for row in self.list_rows(scene) if row.value in asked and row.override is None]
+        rows = [row for row in self.list_rows(context) if row.value in asked and row.override is None]
         if not rows:
             raise _nothing_selected(given)
         return rows
 
 
 def _nothing_selected(given: QueryDict) -> ValidationFailed:
-    sentence = "none of them is there any more" if given.getlist(SELECTED_FIELD) else "tick at least one"
+    sentence = "none of them exists any more" if given.getlist(SELECTED_FIELD) else "tick at least one"
     return invalid_command([Finding(SELECTED_FIELD, FindingCode.FIELD_MISSING, sentence)])
 
 
-def _preselected_values(scene: FormContext, rows: Sequence[RemedyRow]) -> frozenset[str]:
+def _preselected_values(context: FormContext, rows: Sequence[RemedyRow]) -> frozenset[str]:
     free = [row for row in rows if row.override is None]
-    waiting = scene.query_params.get(COMPONENT_PARAM, "")
-    own = [row for row in free if waiting and is_part_of_component(scene.ref.name, waiting, row.component)]
+    waiting = context.query_params.get(COMPONENT_PARAM, "")
+    own = [row for row in free if waiting and is_part_of_component(context.ref.name, waiting, row.component)]
     return frozenset(row.value for row in own or free if row.is_preselected)
 
 
@@ -130,24 +128,24 @@ def _preselected_values(scene: FormContext, rows: Sequence[RemedyRow]) -> frozen
 
 
 class _BudgetRemedyForm(RemedyForm, EditForm):
-    """A change of budgets, at each level that is chosen."""
+    """A change of the budgets of the chosen levels."""
 
     command = Command.EDIT_STRATEGY
 
     @abstractmethod
     def compute_budget_change(self, level: StrategyLevel, own: BudgetSpec) -> dict[str, int]:
-        """Return the fields of a level that change, as they are to be; none: there is nothing to do.
+        """Return the new values of the fields that change; empty: there is nothing to do.
 
-        What is written has to go with what the workload says itself, `own`, whatever overrides make of it.
+        The values must fit `own`, the budget in the manifest, whatever overrides set.
         """
 
     @abstractmethod
     def find_override(self, level: StrategyLevel) -> PartSource | None:
-        """Return the override that sets what would be changed."""
+        """Return the override that sets the same field."""
 
-    def list_rows(self, scene: FormContext) -> Sequence[RemedyRow]:
-        """Return the levels that the strategy looks at and that can be changed so."""
-        own = _manifest_budgets(scene)
+    def list_rows(self, context: FormContext) -> Sequence[RemedyRow]:
+        """Return the levels whose budget the strategy uses and the remedy can change."""
+        own = _manifest_budgets(context)
         return [
             RemedyRow(
                 value=_render_row_value(name, fields),
@@ -156,13 +154,13 @@ class _BudgetRemedyForm(RemedyForm, EditForm):
                 component=name,
                 override=self.find_override(level),
             )
-            for name, level in _levels_by_name(scene).items()
+            for name, level in _levels_by_name(context).items()
             if (fields := self.compute_budget_change(level, own[level.component]))
         ]
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
-        """Return the change of the strategy that is meant: the numbers that the form showed."""
-        levels = _levels_by_name(scene)
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
+        """Return the change of the strategy: the numbers that the form showed."""
+        levels = _levels_by_name(context)
         boxes = (_parse_row_value(value) for value in given.getlist(SELECTED_FIELD))
         chosen = {
             levels[name].component: fields
@@ -183,7 +181,7 @@ def _render_row_value(name: str, fields: Mapping[str, int]) -> str:
 
 
 def _parse_row_value(value: str) -> tuple[str, dict[str, int]]:
-    """Return which level is meant, and what is to be written there.
+    """Return a level by name, and the fields to write.
 
     >>> _parse_row_value("decode maxSurge=0 maxUnavailable=1")
     ('decode', {'maxSurge': 0, 'maxUnavailable': 1})
@@ -193,15 +191,15 @@ def _parse_row_value(value: str) -> tuple[str, dict[str, int]]:
     return name, {one[1]: int(one[2]) for one in found}
 
 
-def _levels_by_name(scene: FormContext) -> dict[str, StrategyLevel]:
-    """Return the levels that the strategy looks at; of a clique and a group with one name an edit means the group."""
-    used = (level for level in scene.strategy.levels if level.is_used)
-    return {level.component or scene.ref.name: level for level in used}
+def _levels_by_name(context: FormContext) -> dict[str, StrategyLevel]:
+    """Return the levels whose budget the strategy uses, by name; for a shared name, that of the scaling group."""
+    used = (level for level in context.strategy.levels if level.is_used)
+    return {level.component or context.ref.name: level for level in used}
 
 
-def _manifest_budgets(scene: FormContext) -> Mapping[str, BudgetSpec]:
-    """Return what the workload says itself at each level, without overrides."""
-    own = parse_workload(scene.snapshot.mirrored.manifest)
+def _manifest_budgets(context: FormContext) -> Mapping[str, BudgetSpec]:
+    """Return the budgets in the manifest by level, without overrides."""
+    own = parse_workload(context.snapshot.mirrored.manifest)
     levels = () if isinstance(own, ParseFailure) else list_levels(own)
     return defaultdict(BudgetSpec, {level.component: level.budget_spec or BudgetSpec() for level in levels})
 
@@ -216,77 +214,80 @@ def _render_budget_change(level: StrategyLevel, own: BudgetSpec, fields: Mapping
 
 
 class NoSurgeForm(_BudgetRemedyForm):
-    """maxSurge to 0, so that no room is needed beyond what is there."""
+    """Sets maxSurge to 0, so that the update needs no additional room."""
 
     name, title, submit_label = "no-surge", "Set maxSurge to 0", "Set maxSurge to 0"
     remedy = Remedy.SET_MAX_SURGE_TO_ZERO
     intro = (
-        "Surge that exists is removed, and none is created: outdated ones are deleted before their successors come, in "
-        "the room that they free. Where none could be missing until now, one may be from now on."
+        "The controller deletes existing surge and creates none: it deletes outdated pods before it creates their "
+        "successors, which use the freed room. Where maxUnavailable is 0, it becomes 1."
     )
-    nothing_to_do_text = "No level that the strategy looks at has surge: there is nothing to set to 0."
+    nothing_to_do_text = "No level that the strategy uses has a maxSurge above 0."
 
     def compute_budget_change(self, level: StrategyLevel, own: BudgetSpec) -> dict[str, int]:
-        """Take the surge away; both budgets cannot be 0."""
+        """Set maxSurge to 0; both budgets cannot be 0."""
         if not level.resolved_max_surge:
             return {}
-        can_move = resolve_max_unavailable(own.max_unavailable, level.replicas) > 0
-        return {"maxSurge": 0} if can_move else {"maxSurge": 0, "maxUnavailable": 1}
+        changed = without_surge(replace(own, max_surge=level.resolved_max_surge), level.replicas)
+        return {"maxSurge": 0, **({} if changed.max_unavailable == own.max_unavailable else {"maxUnavailable": 1})}
 
     def find_override(self, level: StrategyLevel) -> PartSource | None:
-        """Say which override sets the surge."""
+        """Return the override that sets maxSurge."""
         return level.max_surge.source if level.max_surge.source.kind == "override" else None
 
     def success_message(self, changed: EditResult) -> str:
-        """Say what happens now."""
-        return "maxSurge is 0: surge goes, and its room is free for the rollout."
+        """Return that maxSurge is 0."""
+        return "maxSurge is 0: surge is deleted, and the rollout can use its room."
 
 
 class MoreUnavailableForm(_BudgetRemedyForm):
-    """maxUnavailable raised by one, so that the next one may go."""
+    """Raises maxUnavailable by one, so that the update can replace one more."""
 
     name, title, submit_label = "more-unavailable", "Raise maxUnavailable", "Raise maxUnavailable"
     remedy = Remedy.RAISE_MAX_UNAVAILABLE
-    intro = "One more may be missing at a time, so the rollout goes on with the next one. Capacity is less by as much."
-    nothing_to_do_text = "Everything may be missing at once already: there is nothing to raise."
+    intro = (
+        "One more may be unavailable at a time, so the rollout continues with the next one. Capacity drops by one more."
+    )
+    nothing_to_do_text = "maxUnavailable is at its maximum everywhere: all may be unavailable at once."
 
     def compute_budget_change(self, level: StrategyLevel, own: BudgetSpec) -> dict[str, int]:
-        """Let one more be missing, of those there are."""
+        """Raise maxUnavailable by one, at most to the number of replicas."""
         now = level.resolved_max_unavailable
-        return {} if now is None or now >= level.replicas else {"maxUnavailable": now + 1}
+        raised = None if now is None else with_one_more_unavailable(BudgetSpec(now), level.replicas).max_unavailable
+        return {"maxUnavailable": raised} if isinstance(raised, int) and raised != now else {}
 
     def find_override(self, level: StrategyLevel) -> PartSource | None:
-        """Say which override sets how many may be missing."""
+        """Return the override that sets maxUnavailable."""
         return level.max_unavailable.source if level.max_unavailable.source.kind == "override" else None
 
 
 class ScaleInForm(RemedyForm, EditForm):
-    """Fewer replicas of the set: those go that never found a node."""
+    """Removes the highest replicas of the set that have no pod on a node."""
 
     name, title, submit_label, command = "scale-in", "Scale in", "Scale in", Command.SCALE_WORKLOAD
     remedy = Remedy.SCALE_IN
-    intro = "The highest replicas go, for which there has never been room; the others no longer wait for them."
-    nothing_to_do_text = (
-        "Every replica but the first has found room for some of its pods: scaling in would take what runs."
+    intro = (
+        "The controller deletes the highest replicas, which have no pod on a node; the others no longer wait for them."
     )
+    nothing_to_do_text = "Every replica but the first has pods on a node: scaling in would delete running pods."
 
-    def list_rows(self, scene: FormContext) -> Sequence[RemedyRow]:
-        """Return the one number that leaves out all replicas without a node."""
-        wanted, names = scene.tree.wanted, scene.tree.name
-        fewest = _count_scheduled(scene.tree.replicas, wanted)
+    def list_rows(self, context: FormContext) -> Sequence[RemedyRow]:
+        """Return the number of replicas without those that have no pod on a node."""
+        wanted, names = context.tree.wanted, context.tree.name
+        fewest = _count_scheduled(context.tree.replicas, wanted)
         if fewest == wanted:
             return ()
         gone = ", ".join(f"{names}-{index}" for index in range(fewest, wanted))
-        return [RemedyRow(str(fewest), f"replicas {wanted} → {fewest}", f"{gone} without a node", scene.ref.name)]
+        return [RemedyRow(str(fewest), f"replicas {wanted} → {fewest}", f"{gone} without a node", context.ref.name)]
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
-        """Return the number that is meant."""
-        replicas = int(self.parse_selected_rows(scene, given)[0].value)
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
+        """Return the new number of replicas."""
+        replicas = int(self.parse_selected_rows(context, given)[0].value)
         return workloads.scale(replicas)
 
 
 def _count_scheduled(replicas: Sequence[ReplicaNode], wanted: int) -> int:
-    """Return how many replicas are left when the highest ones without any pod on a node go; the first one stays."""
+    """Return how many replicas are left without the highest ones that have no pod on a node; at least one."""
     placed = {replica.index for replica in replicas if _has_scheduled_pods(replica)}
     return next((index + 1 for index in reversed(range(1, wanted)) if index in placed), min(1, wanted))
 
@@ -300,7 +301,7 @@ def _has_scheduled_pods(replica: ReplicaNode) -> bool:
 
 
 class DeleteSurgeForm(RemedyForm, PodDeletionForm):
-    """The surge deleted, by force."""
+    """Deletes surge by force."""
 
     name, title, submit_label, command = "delete-surge", "Delete the surge", "Delete the surge", Command.DELETE_ANY_PODS
     remedy = Remedy.DELETE_SURGE
@@ -308,29 +309,29 @@ class DeleteSurgeForm(RemedyForm, PodDeletionForm):
         "The pods are deleted, and their room is free at once. While an original is outdated, the controller creates "
         "surge again, perhaps on a better node; otherwise it does not come back."
     )
-    nothing_to_do_text = "There is no surge: it is gone, or it was taken over."
+    nothing_to_do_text = "The workload has no surge."
 
-    def list_rows(self, scene: FormContext) -> Sequence[RemedyRow]:
-        """Return the units of surge that there are."""
-        look = scene.snapshot
-        units = () if look.workload is None else find_surge(look.workload, look.mirrored.observed)
+    def list_rows(self, context: FormContext) -> Sequence[RemedyRow]:
+        """Return the units of surge."""
+        snapshot = context.snapshot
+        units = () if snapshot.workload is None else find_surge(snapshot.workload, snapshot.mirrored.observed)
         return [
             RemedyRow(f"{unit.name}/{unit.mark}", unit.name, _render_surge(unit), _waiting_component(unit))
             for unit in units
         ]
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Simulable:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> Simulable:
         """Return the deletion of the chosen surge."""
-        return DeletePods(self.command, partial(plan_surge_deletion, chosen=self._parse_units(scene, given)))
+        return DeletePods(self.command, partial(plan_surge_deletion, chosen=self._parse_units(context, given)))
 
     def delete_pods(
-        self, caller: Caller, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], expected: str
+        self, caller: Caller, request: HttpRequest, context: FormContext, about: Mapping[str, Any], expected: str
     ) -> PodsDeleted:
         """Delete the chosen surge."""
-        return surge_delete(caller, scene.ref, self._parse_units(scene, request.POST), expected=expected)
+        return surge_delete(caller, context.ref, self._parse_units(context, request.POST), expected=expected)
 
-    def _parse_units(self, scene: FormContext, given: QueryDict) -> frozenset[SurgeUnitRef]:
-        self.parse_selected_rows(scene, given)
+    def _parse_units(self, context: FormContext, given: QueryDict) -> frozenset[SurgeUnitRef]:
+        self.parse_selected_rows(context, given)
         return frozenset(SurgeUnitRef(name, mark) for name, mark in parse_pairs(given, SELECTED_FIELD))
 
 
@@ -342,25 +343,25 @@ def _render_surge(unit: SurgeUnit) -> str:
 
 
 def _waiting_component(unit: SurgeUnit) -> str:
-    """Return whose wait it is about: a unit is waited for itself, a surplus pod by its clique."""
+    """Return the component whose wait a unit belongs to: the unit, or the clique of a single pod."""
     return unit.name if unit.owners else unit.component
 
 
 class ForceDeletePodsForm(RemedyForm, PodDeletionForm):
-    """Pods that do not go, ended without whoever runs them."""
+    """Removes terminating pods whose kubelet no longer reports."""
 
-    name, title, submit_label = "let-go", "Delete pods by force that do not go", "Delete by force"
+    name, title, submit_label = "let-go", "Delete stuck terminating pods by force", "Delete by force"
     command = Command.DELETE_ANY_PODS
     remedy = Remedy.FORCE_DELETE_PODS
     intro = (
-        "These pods were deleted, and nobody says that they have ended: mostly their node is gone. The cluster forgets "
-        "them at once, and their places are taken anew."
+        "These pods are terminating, but no kubelet reports that they have ended: usually their node is gone. The "
+        "cluster forgets them at once, and the controller replaces them."
     )
-    nothing_to_do_text = "No pod is on its way out: they are all gone."
+    nothing_to_do_text = "No pod is terminating."
 
-    def list_rows(self, scene: FormContext) -> Sequence[RemedyRow]:
-        """Return the pods that are leaving."""
-        pods = (pod for pod in scene.snapshot.mirrored.observed.pods if pod.leaving)
+    def list_rows(self, context: FormContext) -> Sequence[RemedyRow]:
+        """Return the terminating pods."""
+        pods = (pod for pod in context.snapshot.mirrored.observed.pods if pod.leaving)
         return [
             RemedyRow(
                 f"{pod.name}/{pod.uid}", pod.name, _render_terminating(pod), pod.clique, is_preselected=_is_overdue(pod)
@@ -368,31 +369,31 @@ class ForceDeletePodsForm(RemedyForm, PodDeletionForm):
             for pod in pods
         ]
 
-    def confirmation_text(self, scene: FormContext, given: QueryDict, **about: Any) -> str:
-        """Have it said what nobody here can know."""
-        nodes = [*dict.fromkeys(pod.node for pod in _selected_pods(scene, given) if pod.node)]
+    def confirmation_text(self, context: FormContext, given: QueryDict, **about: Any) -> str:
+        """Ask for a fact that only the user can know."""
+        nodes = [*dict.fromkeys(pod.node for pod in _selected_pods(context, given) if pod.node)]
         if not nodes:
             return ""
-        return f"Nothing runs on {', '.join(nodes)} any more: otherwise the containers go on there, unseen."
+        return f"Nothing runs on {', '.join(nodes)} any more. Otherwise the containers keep running there, unnoticed."
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> Simulable:
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> Simulable:
         """Return the removal of the chosen pods."""
-        return ForgetPods(frozenset(pod.uid for pod in self._parse_pods(scene, given)))
+        return ForgetPods(frozenset(pod.uid for pod in self._parse_pods(context, given)))
 
     def delete_pods(
-        self, caller: Caller, request: HttpRequest, scene: FormContext, about: Mapping[str, Any], expected: str
+        self, caller: Caller, request: HttpRequest, context: FormContext, about: Mapping[str, Any], expected: str
     ) -> PodsDeleted:
-        """Let go of the chosen pods."""
-        return pods_delete_stuck(caller, scene.ref, self._parse_pods(scene, request.POST), expected=expected)
+        """Remove the chosen pods."""
+        return pods_delete_stuck(caller, context.ref, self._parse_pods(context, request.POST), expected=expected)
 
-    def _parse_pods(self, scene: FormContext, given: QueryDict) -> list[PodRef]:
-        self.parse_selected_rows(scene, given)
+    def _parse_pods(self, context: FormContext, given: QueryDict) -> list[PodRef]:
+        self.parse_selected_rows(context, given)
         return [PodRef(name, uid) for name, uid in parse_pairs(given, SELECTED_FIELD)]
 
 
-def _selected_pods(scene: FormContext, given: QueryDict) -> list[Pod]:
+def _selected_pods(context: FormContext, given: QueryDict) -> list[Pod]:
     uids = {uid for _, uid in parse_pairs(given, SELECTED_FIELD)}
-    return [pod for pod in scene.snapshot.mirrored.observed.pods if pod.uid in uids]
+    return [pod for pod in context.snapshot.mirrored.observed.pods if pod.uid in uids]
 
 
 def _is_overdue(pod: Pod) -> bool:
@@ -402,11 +403,11 @@ def _is_overdue(pod: Pod) -> bool:
 def _render_terminating(pod: Pod) -> str:
     where = f"on {pod.node}" if pod.node else "on no node"
     if pod.gone_by is None or not _is_overdue(pod):
-        return f"{where}, has time left to end by itself"
-    return f"{where}, should have been gone {age(to_datetime(pod.gone_by))} ago"
+        return f"{where}, still within its grace period"
+    return f"{where}, its grace period ended {age(to_datetime(pod.gone_by))} ago"
 
 
-# ---- where each of them is
+# ---- URLs
 
 
 REMEDY_FORMS: Final = (NoSurgeForm(), MoreUnavailableForm(), ScaleInForm(), DeleteSurgeForm(), ForceDeletePodsForm())
@@ -414,14 +415,14 @@ _FORM_BY_REMEDY: Final = {form.remedy: form for form in REMEDY_FORMS}
 
 
 def remedy_urlpatterns(below: str) -> list[URLPattern]:
-    """Return where the remedies hang by the codes that the engine gives them."""
+    """Return the URL that leads to a remedy by its code."""
     return [path(f"{below}remedy/<slug:code>/", redirect_to_remedy, name="steer-remedy")]
 
 
 @require_safe
 @viewer_required
 def redirect_to_remedy(request: HttpRequest, cluster: str, namespace: str, name: str, code: str) -> HttpResponse:
-    """Lead to the page of a remedy, for the component that waits."""
+    """Redirect to the page of a remedy, for the component that waits."""
     place = WorkloadRef(cluster, namespace, name)
     if code not in REMEDY_LABELS:
         raise Http404
@@ -430,7 +431,7 @@ def redirect_to_remedy(request: HttpRequest, cluster: str, namespace: str, name:
 
 def _form_url(place: WorkloadRef, code: str, component: str) -> str:
     form = _FORM_BY_REMEDY.get(Remedy(code))
-    if form is None:  # to look at pods is on the page of the workload, at nodes on theirs
+    if form is None:  # the page of the workload shows its pods, the page of nodes the nodes
         return workload_url(place) if code == Remedy.LOOK_AT_PODS else reverse("page-nodes")
     return _add_component_param(reverse(f"steer-{form.name}", kwargs=url_kwargs(place)), component)
 
@@ -440,7 +441,7 @@ def _pods_url(place: WorkloadRef, code: str, component: str) -> str:
 
 
 def _roll_back_url(place: WorkloadRef, code: str, component: str) -> str:
-    """Return where one goes back to the former revision; the workload, where none is on record."""
+    """Return the URL of the rollback to the previous revision; without one, that of the workload."""
     row = find_workload(place)
     former = find_previous(place.cluster, row.uid, row.generation_hash)
     if former is None:

@@ -1,4 +1,4 @@
-"""Restart: have all pods replaced, or those of some components, as the strategy says."""
+"""Restart: replace all pods, or those of some components, as the strategy says."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -21,7 +21,7 @@ from rollouts.web.commands.pod_counts import count_pods_by_clique
 
 @dataclass(frozen=True, slots=True)
 class RestartTarget:
-    """Something that can be restarted alone."""
+    """A component that can be restarted alone."""
 
     component: str
     pods: int
@@ -29,45 +29,45 @@ class RestartTarget:
 
 
 class RestartForm(EditForm):
-    """The form has the components, and when it was opened: one form is one restart, however often it is sent."""
+    """The form has the components, and the time it was opened: a form that is sent twice is one restart."""
 
     name, title, submit_label, command = "restart", "Restart", "Restart the pods", Command.RESTART_WORKLOAD
 
-    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
-        """Show every component with its pods; none chosen means all."""
-        workload, pods = scene.snapshot.workload, count_pods_by_clique(scene.tree)
+    def field_context(self, context: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Show every component with its number of pods; none chosen means all."""
+        workload, pods = context.snapshot.workload, count_pods_by_clique(context.tree)
         return {
             "choices": [] if workload is None else list(_list_targets(workload, pods)),
             "total": sum(pods.values()),
-            "strategy": scene.tree.strategy,
-            "is_by_hand": scene.tree.strategy == Strategy.ON_DELETE,
+            "strategy": context.tree.strategy,
+            "is_by_hand": context.tree.strategy == Strategy.ON_DELETE,
             "chosen": [] if given is None else given.getlist("component"),
             "at": render_time(timezone.now().timestamp()) if given is None else given.get("at", ""),
             "fields": ["components"],
         }
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
-        """Return the restart that is meant."""
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
+        """Return the restart of the chosen components."""
         at, components = parse_time(given.get("at", "")), given.getlist("component")
         if at is None:
             raise invalid_command(
-                [Finding("at", FindingCode.WRONG_TYPE, "the form does not say when it was opened; open it again")]
+                [Finding("at", FindingCode.WRONG_TYPE, "the form has no opening time; open it again")]
             )
         return workloads.restart(components, at=at)
 
-    def find_field(self, scene: FormContext, finding: Finding) -> str:
-        """Every finding is about the components that were named."""
+    def find_field(self, context: FormContext, finding: Finding) -> str:
+        """Return the field of a finding: every finding is about the components."""
         return "components" if finding.field.startswith("components") else ""
 
     def success_message(self, changed: EditResult) -> str:
-        """Say what happens now."""
-        return "The restart has begun: pods are replaced as the strategy says."
+        """Return that the restart has begun."""
+        return "The restart has started: pods are replaced as the strategy says."
 
 
 def _list_targets(workload: Workload, pods: Mapping[str, int]) -> Iterator[RestartTarget]:
     groups = {group.name: group.clique_names for group in workload.groups}
     members = {name for names in groups.values() for name in names}
-    # A name that is both a group's and a clique's means the group.
+    # A name that a clique shares with a scaling group means the group.
     for name in (clique.name for clique in workload.cliques if clique.name not in members | groups.keys()):
         yield RestartTarget(name, pods.get(name, 0))
     for group, names in groups.items():

@@ -1,4 +1,4 @@
-"""Roll back: make the pods again what they were under an earlier revision, once the difference has been seen."""
+"""Roll back: restore the pod templates of an earlier revision, with the diff shown first."""
 
 from typing import Any
 
@@ -15,34 +15,34 @@ from rollouts.web.revisions import choose_base_revision, parse_diff
 
 
 class RollBackForm(EditForm):
-    """The form has nothing to fill in: the revision stands in its address."""
+    """The form has no fields: the revision is in its URL."""
 
     name, title, command = "roll-back", "Roll back", Command.ROLL_BACK_WORKLOAD
     path_suffix = "<number:number>/"
-    shows_manifest_diff = False  # the difference of the revisions says it already
-    unchanged_text = "Nothing: pods are made as they were under that revision already."
+    shows_manifest_diff = False  # the page shows the diff of the revisions
+    unchanged_text = "Nothing to change: the workload has the pod templates of that revision."
 
-    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
-        """Show how the revision differs from the one in force."""
+    def field_context(self, context: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Show how the revision differs from the current one."""
         number: int = about["number"]
-        other = choose_base_revision(revision_list(scene.ref), number)
-        diff = None if other is None else revision_diff(scene.ref, other, number, scene.reader)
+        other = choose_base_revision(revision_list(context.ref), number)
+        diff = None if other is None else revision_diff(context.ref, other, number, context.reader)
         return {
-            "revision": revision_detail(scene.ref, number, scene.reader),
+            "revision": revision_detail(context.ref, number, context.reader),
             "diff": diff,
             "lines": parse_diff(diff.text) if diff else [],
             "title": f"Roll back to revision {number}",
-            "send": f"Roll back to revision {number}",
+            "submit_label": f"Roll back to revision {number}",
         }
 
-    def parse_change(self, scene: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
-        """Return the way back."""
-        return workloads.roll_back(scene.ref, about["number"])
+    def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:
+        """Return the rollback."""
+        return workloads.roll_back(context.ref, about["number"])
 
-    def find_field(self, scene: FormContext, finding: Finding) -> str:
-        """There is no field to be wrong."""
+    def find_field(self, context: FormContext, finding: Finding) -> str:
+        """Return no field: the form has none."""
         return ""
 
     def success_message(self, changed: EditResult) -> str:
-        """Say what happens now."""
-        return "The way back has begun: pods are replaced as the strategy says."
+        """Return that the rollback has begun."""
+        return "The rollback has started: pods are replaced as the strategy says."

@@ -1,10 +1,10 @@
-"""Scale: how many replicas the set and its components are to have, or one live component of one replica.
+"""Scale: the replicas of the set and of the components in its template, or of one live component of one replica.
 
-What the template says goes into one write, however many numbers were changed. A live component is an object of its own,
-as an autoscaler scales it, so it is a command of its own: a form that asks for both is refused, and nothing is done.
+All changes of the template are one write. A live component is an object of its own, which an autoscaler may scale, so
+it is a command of its own: a form that asks for both is refused, and nothing is changed.
 
-Each field keeps what it showed at first (`was_…`), so that only what somebody has changed is sent. Where many pods go
-or come, somebody has to agree to the number.
+Each field keeps what it showed at first (`was_…`), so that only changed fields are sent. Where many pods are deleted or
+created, the user has to confirm the number.
 """
 
 import re
@@ -34,15 +34,15 @@ from rollouts.web.commands.budget_text import SHADOWED_SENTENCE, is_shadowed
 from rollouts.web.commands.forms import EditForm
 from rollouts.web.workload import WorkloadContext
 
-_TEMPLATE_PREFIX: Final = "replicas_"  # and the component; of the set nothing more
-_SHADOWED_PREFIX: Final = "shadowed_"  # and the component: of a field that is never sent
+_TEMPLATE_PREFIX: Final = "replicas_"  # and the component; empty for the set
+_SHADOWED_PREFIX: Final = "shadowed_"  # and the component: a field that is never sent
 _FORMER_PREFIX: Final = "was_"
 _LIVE_PREFIX: Final = "live_"
 _LIVE_FIELDS: Final = ("component", "replica", "replicas")
 _COMPONENT_PATH: Final = re.compile(r"spec\.template\.(cliques|podCliqueScalingGroups)\[(\d+)\]")
-_MIXED_SCALES_SENTENCE: Final = "the template and one live component are two commands; send one after the other"
+_MIXED_SCALES_SENTENCE: Final = "the template and a live component are two commands; send one after the other"
 _UNIT_NAMES: Final = {LevelKind.SET: "replicas", LevelKind.GROUP: "groups in each", LevelKind.CLIQUE: "pods in each"}
-_CONFIRM_NEW_PODS: Final = 10  # pods that come at once
+_CONFIRM_NEW_PODS: Final = 10  # new pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,20 +50,20 @@ class NumberField:
     """A number of the template."""
 
     component: str  # empty: the set
-    kind: str  # what it is, in words
-    unit: str  # what is counted
+    kind: str  # of the component, in words
+    unit: str  # what the number counts
     name: str  # of the field
     current: int
     former: str  # what the field showed at first
     value: str
-    running_text: str  # what runs of it, in words
-    scaled_replicas: tuple["ScaledReplica", ...]  # where a live one has another number
-    shadowed_reason: str  # why nobody can change it here; empty: it can be changed
+    running_text: str  # how many are available, in words
+    scaled_replicas: tuple["ScaledReplica", ...]  # replicas where the live component has another number
+    shadowed_reason: str  # why it cannot be changed here; empty: it can
 
 
 @dataclass(frozen=True, slots=True)
 class ScaledReplica:
-    """A live component that has another number than the template."""
+    """A live component with another number than the template."""
 
     replica: int  # of the set
     replicas: int
@@ -75,22 +75,22 @@ class ScaleForm(EditForm):
     name, title, submit_label, command = "scale", "Scale", "Scale", Command.SCALE_WORKLOAD
     unchanged_text = "Change a number to see what it would do."
 
-    def field_context(self, scene: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
-        """Show every level with what runs of it."""
-        numbers = [_make_number_field(scene, level, given) for level in scene.strategy.levels]
+    def field_context(self, context: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Show every level with its number of available units."""
+        numbers = [_make_number_field(context, level, given) for level in context.strategy.levels]
         named = [one for one in numbers if not one.shadowed_reason]
         return {
             "numbers": numbers,
             "components": [one for one in named if one.component],
-            "last_replica": max(0, scene.tree.wanted - 1),
+            "last_replica": max(0, context.tree.wanted - 1),
             "live": {
                 name: "" if given is None else given.get(f"{_LIVE_PREFIX}{name}", "").strip() for name in _LIVE_FIELDS
             },
             "fields": [*(one.name for one in named), *(f"{_LIVE_PREFIX}{name}" for name in _LIVE_FIELDS)],
         }
 
-    def parse_change(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> WorkloadChange:
-        """Return the numbers that were changed, or the one of a live component."""
+    def parse_change(self, context: WorkloadContext, given: QueryDict, **about: Any) -> WorkloadChange:
+        """Return the changed numbers of the template, or the number of a live component."""
         numbers, live = _parse_numbers(given), _parse_live_scale(given)
         if live is None:
             return workloads.scale_template(numbers)
@@ -100,15 +100,15 @@ class ScaleForm(EditForm):
             )
         return live
 
-    def confirmation_text(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> str:
-        """Have somebody agree where many pods go or come."""
+    def confirmation_text(self, context: WorkloadContext, given: QueryDict, **about: Any) -> str:
+        """Ask for a confirmation where many pods are deleted or created."""
         try:
-            return _render_confirmation(*_count_wanted_pods(scene, _parse_numbers(given), _parse_live_scale(given)))
+            return _render_confirmation(*_count_wanted_pods(context, _parse_numbers(given), _parse_live_scale(given)))
         except CommandRefused:
-            return ""  # it is refused anyhow
+            return ""  # the form has errors
 
-    def find_field(self, scene: WorkloadContext, finding: Finding) -> str:
-        """Return the number that the path of a finding leads to."""
+    def find_field(self, context: WorkloadContext, finding: Finding) -> str:
+        """Return the field of a finding, by its path in the manifest."""
         if finding.field.startswith((_TEMPLATE_PREFIX, _LIVE_PREFIX)):
             return finding.field
         if finding.field in _LIVE_FIELDS:
@@ -116,11 +116,11 @@ class ScaleForm(EditForm):
         if finding.field == "spec.replicas":
             return _TEMPLATE_PREFIX
         if found := _COMPONENT_PATH.match(finding.field):
-            return _field_of_component(scene, found[1], int(found[2]))
+            return _field_of_component(context, found[1], int(found[2]))
         return ""
 
     def success_message(self, changed: EditResult) -> str:
-        """Say which numbers there are now."""
+        """Return the old and new numbers."""
         numbers = [change for change in changed.changes if change.field.endswith("replicas")]
         return f"Scaled: {', '.join(f'{change.before} → {change.after}' for change in numbers)} replicas."
 
@@ -128,34 +128,34 @@ class ScaleForm(EditForm):
 # ---- the fields
 
 
-def _field_of_component(scene: WorkloadContext, kind: str, index: int) -> str:
-    """Return the field of a clique or scaling group by its place in the manifest; empty where it has none."""
-    entries = scene.snapshot.mirrored.manifest["spec"]["template"].get(kind) or []
+def _field_of_component(context: WorkloadContext, kind: str, index: int) -> str:
+    """Return the field of a clique or scaling group by its index in the manifest; empty: it has none."""
+    entries = context.snapshot.mirrored.manifest["spec"]["template"].get(kind) or []
     name = entries[index].get("name") if index < len(entries) else None
-    levels = [level for level in scene.strategy.levels if level.component == name]
+    levels = [level for level in context.strategy.levels if level.component == name]
     wanted = LevelKind.CLIQUE if kind == "cliques" else LevelKind.GROUP
     has_field = any(level.kind is wanted and not is_shadowed(level, levels) for level in levels)
     return f"{_TEMPLATE_PREFIX}{name}" if has_field else ""
 
 
-def _make_number_field(scene: WorkloadContext, level: StrategyLevel, given: QueryDict | None) -> NumberField:
-    shadowed = SHADOWED_SENTENCE if is_shadowed(level, scene.strategy.levels) else ""
+def _make_number_field(context: WorkloadContext, level: StrategyLevel, given: QueryDict | None) -> NumberField:
+    shadowed = SHADOWED_SENTENCE if is_shadowed(level, context.strategy.levels) else ""
     name, now = f"{_SHADOWED_PREFIX if shadowed else _TEMPLATE_PREFIX}{level.component}", str(level.replicas)
     was, value = (
         (now, now) if given is None else (given.get(f"{_FORMER_PREFIX}{name}", now), given.get(name, now).strip())
     )
     if value == was or shadowed:
-        was = value = now  # nobody has touched it: it shows what is there now
+        was = value = now  # without a change it shows the present number
     return NumberField(
         component=level.component,
-        kind=_render_kind(scene.snapshot.workload, level),
+        kind=_render_kind(context.snapshot.workload, level),
         unit=_UNIT_NAMES[level.kind],
         name=name,
         current=level.replicas,
         former=was,
         value=value,
-        running_text=_render_running(scene.tree, level),
-        scaled_replicas=tuple(_list_scaled(scene.tree, level)),
+        running_text=_render_running(context.tree, level),
+        scaled_replicas=tuple(_list_scaled(context.tree, level)),
         shadowed_reason=shadowed,
     )
 
@@ -197,31 +197,29 @@ def _count_available(part: CliqueNode | GroupNode) -> int:
     return sum(one.available for one in part.replicas if not one.surge)
 
 
-# ---- what was changed
+# ---- the changes
 
 
 def _parse_numbers(given: QueryDict) -> dict[str, int]:
-    """Return the numbers of the template that somebody has changed, by component."""
+    """Return the changed numbers of the template, by component."""
     fields = {field: given.get(field, "").strip() for field in given if field.startswith(_TEMPLATE_PREFIX)}
     changed = {field: text for field, text in fields.items() if text != given.get(f"{_FORMER_PREFIX}{field}")}
     return {field.removeprefix(_TEMPLATE_PREFIX): number for field, number in _parse_all(changed).items()}
 
 
 def _parse_live_scale(given: QueryDict) -> ScaleLive | None:
-    """Return what a live component is to have; None: nothing is said of one."""
+    """Return the number of a live component; None: its fields are empty."""
     texts = {name: given.get(f"{_LIVE_PREFIX}{name}", "").strip() for name in _LIVE_FIELDS}
     if not any(texts.values()):
         return None
     if not texts["component"]:
-        raise invalid_command(
-            [Finding(f"{_LIVE_PREFIX}component", FindingCode.FIELD_MISSING, "choose which component is meant")]
-        )
+        raise invalid_command([Finding(f"{_LIVE_PREFIX}component", FindingCode.FIELD_MISSING, "choose a component")])
     numbers = _parse_all({f"{_LIVE_PREFIX}{name}": texts[name] for name in ("replica", "replicas")})
     return ScaleLive(texts["component"], numbers[f"{_LIVE_PREFIX}replica"], numbers[f"{_LIVE_PREFIX}replicas"])
 
 
 def _parse_all(texts: Mapping[str, str]) -> dict[str, int]:
-    """Return numbers by field; raises for all that are none."""
+    """Return numbers by field; raises ValidationFailed for all that are not numbers."""
     wrong = [field for field, text in texts.items() if not _is_number(text)]
     if wrong:
         sentence = f"this must be a whole number from 0 to {MAX_INT32}"
@@ -233,13 +231,13 @@ def _is_number(text: str) -> bool:
     return text.isascii() and text.isdecimal() and len(text) <= len(str(MAX_INT32)) and int(text) <= MAX_INT32
 
 
-# ---- what somebody has to agree to
+# ---- the confirmation
 
 
-def _count_wanted_pods(scene: WorkloadContext, numbers: Mapping[str, int], live: ScaleLive | None) -> tuple[int, int]:
-    """Return how many pods are wanted now, and would be."""
-    workload, observed = scene.snapshot.workload, scene.snapshot.mirrored.observed
-    tried = workloads.scale_template(numbers).function(scene.snapshot.mirrored.manifest)
+def _count_wanted_pods(context: WorkloadContext, numbers: Mapping[str, int], live: ScaleLive | None) -> tuple[int, int]:
+    """Return how many pods are wanted before and after the change."""
+    workload, observed = context.snapshot.workload, context.snapshot.mirrored.observed
+    tried = workloads.scale_template(numbers).function(context.snapshot.mirrored.manifest)
     after = tried if isinstance(tried, InvalidEdit) else parse_workload(tried)
     if workload is None or isinstance(after, InvalidEdit | ParseFailure):
         return 0, 0
@@ -250,21 +248,21 @@ def _count_wanted_pods(scene: WorkloadContext, numbers: Mapping[str, int], live:
 
 
 def _render_confirmation(before: int, after: int) -> str:
-    """Return what is to be agreed to when a number of pods becomes another.
+    """Return the sentence to confirm for a change of the number of pods; empty: none.
 
-    >>> _ask(26, 0)
-    'All 26 pods go, and nothing serves until it is scaled up again.'
-    >>> _ask(26, 13)
-    '13 of 26 pods go.'
-    >>> _ask(4, 44)
-    '40 pods come: 44 instead of 4.'
-    >>> _ask(26, 20), _ask(4, 8), _ask(0, 8)
+    >>> _render_confirmation(26, 0)
+    'This deletes all 26 pods, and nothing serves until the workload is scaled up again.'
+    >>> _render_confirmation(26, 13)
+    'This deletes 13 of 26 pods.'
+    >>> _render_confirmation(4, 44)
+    'This creates 40 pods: 44 instead of 4.'
+    >>> _render_confirmation(26, 20), _render_confirmation(4, 8), _render_confirmation(0, 8)
     ('', '', '')
     """
     if before and not after:
-        return f"All {before:,} pods go, and nothing serves until it is scaled up again."
+        return f"This deletes all {before:,} pods, and nothing serves until the workload is scaled up again."
     if before > 1 and after <= before / 2:
-        return f"{before - after:,} of {before:,} pods go."
+        return f"This deletes {before - after:,} of {before:,} pods."
     if after > 2 * before and after - before >= _CONFIRM_NEW_PODS:
-        return f"{after - before:,} pods come: {after:,} instead of {before:,}."
+        return f"This creates {after - before:,} pods: {after:,} instead of {before:,}."
     return ""

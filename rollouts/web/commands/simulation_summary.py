@@ -1,7 +1,7 @@
-"""What a form would do, as a page shows it: a few figures, capacity over time, who is replaced when, and what changes.
+"""Renders the report of a simulation for a page: a few figures, a chart of capacity, and the steps.
 
-From `services.simulation_report` to words and a chart. Nothing is decided here: the numbers, the steps and the reasons
-for being stuck are the simulation's own.
+Before it: `services.simulation_report`. Nothing is computed here that the report does not have: the numbers, the steps
+and the reasons for being stuck are those of the simulation.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from rollouts.services.simulation_report import Former, PodsAt, Simulated, Simul
 from rollouts.web.capacity_chart import Chart, find_breaches, make_chart
 
 STEPS_SHOWN: Final = 8
-"""Of what happens when; the others are behind a fold."""
+"""How many steps are shown; the others are folded."""
 
 WAITS_SHOWN: Final = 2
 
@@ -46,12 +46,12 @@ _VERBS: Final[Mapping[str, str]] = {
     "ReplicaCreated": _CREATE,
     "PodsCreated": _CREATE_PODS,
 }
-"""What is done, by the reason that the timeline gives."""
+"""The verb for each reason of a timeline event."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """A figure and what it stands for."""
+    """A figure with its label."""
 
     value: str
     label: str
@@ -59,7 +59,7 @@ class Stat:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """What happens at a moment."""
+    """What happens at a time."""
 
     at: str
     text: str
@@ -71,21 +71,21 @@ class SimulationSummary:
     """What a form would do."""
 
     title: str
-    sentence: str  # what comes of it, in short
+    sentence: str  # the result; empty: nothing to add
     is_problem: bool
     stats: tuple[Stat, ...]
-    chart: Chart | None  # None: capacity stays as it is
+    chart: Chart | None  # None: capacity does not change
     desired: int
     steps: tuple[StepRow, ...]
-    more_steps: tuple[StepRow, ...]  # behind a fold
-    omitted_steps: int  # moments that are in neither
-    assumptions: tuple[str, ...]  # what the numbers rest on
-    waits: tuple[WaitSummary, ...]  # why it gets stuck, or what it waits for in the end; the most pressing
-    more_waits: tuple[WaitSummary, ...]  # behind a fold
+    more_steps: tuple[StepRow, ...]  # folded
+    omitted_steps: int  # how many steps are in neither
+    assumptions: tuple[str, ...]  # as sentences
+    waits: tuple[WaitSummary, ...]  # why it gets stuck, or what it waits for at the end; the most urgent
+    more_waits: tuple[WaitSummary, ...]  # folded
 
 
 def summarize_simulation(report: Simulated) -> SimulationSummary:
-    """Return what a page shows of a change that was run to its end."""
+    """Return what a page shows of a simulated change."""
     moves = bool(report.pods_created or report.pods_deleted)
     lines = list(_list_steps(report)) if moves else []
     kept = lines[:_MAX_STEPS]
@@ -106,66 +106,73 @@ def summarize_simulation(report: Simulated) -> SimulationSummary:
     )
 
 
-def _render_end(told: Simulated, *, moves: bool) -> str:
-    former = told.former
-    if told.end is SimulationEnd.STUCK:
+def _render_end(report: Simulated, *, moves: bool) -> str:
+    former = report.former
+    if report.end is SimulationEnd.STUCK:
         if former is None:
             return "It gets stuck."
         now_too = former.end is SimulationEnd.STUCK
-        return f"It gets stuck; with the strategy as it is now, it does {'too' if now_too else 'not'}."
-    if told.end is SimulationEnd.ENDLESS:
-        return "It never comes to an end: please report this."
-    if told.end is SimulationEnd.UNFINISHED:
-        return _render_unfinished(told)
+        return f"It gets stuck; with the present strategy it {'gets stuck too' if now_too else 'does not'}."
+    if report.end is SimulationEnd.ENDLESS:
+        return "It never ends: please report this."
+    if report.end is SimulationEnd.UNFINISHED:
+        return _render_unfinished(report)
     if not moves:
         return "No pod is created or deleted."
     freed = former is not None and former.end is SimulationEnd.STUCK
-    return "It comes to its end; with the strategy as it is now, it gets stuck." if freed else ""
+    return "It completes; with the present strategy it gets stuck." if freed else ""
 
 
-def _render_unfinished(told: Simulated) -> str:
-    """Say how far a change was followed, and of that no more than is known."""
-    followed = f"The workload is large: it was followed for {render_duration(told.seconds)} of its time"
-    if find_breaches(_make_samples(told)):
-        return f"{followed}, in which availability falls below the floor."
-    return f"{followed}, with the floor kept." if told.pods.lowest >= told.pods.floor else f"{followed}."
+def _render_unfinished(report: Simulated) -> str:
+    """Return how far the change was simulated, and whether the floor was kept so far."""
+    followed = f"The workload is large: only the first {render_duration(report.seconds)} were simulated"
+    if find_breaches(_make_samples(report)):
+        return f"{followed}. Availability falls below the floor."
+    return (
+        f"{followed}. Availability does not fall below the floor."
+        if report.pods.lowest >= report.pods.floor
+        else f"{followed}."
+    )
 
 
 # ---- figures
 
 
-def _list_stats(told: Simulated) -> Iterator[Stat]:
-    yield from _pod_stats(told)
-    pods, former = told.pods, _comparable_baseline(told)
+def _list_stats(report: Simulated) -> Iterator[Stat]:
+    yield from _pod_stats(report)
+    pods, former = report.pods, _comparable_baseline(report)
     was_rounds, was_lowest = (None, None) if former is None else (former.rounds, former.lowest)
-    so_far = " so far" if told.end is SimulationEnd.UNFINISHED else ""
-    yield Stat(f"{told.rounds:,}", f"step{'s' * (told.rounds != 1)}{so_far}{_render_former(told.rounds, was_rounds)}")
+    so_far = " so far" if report.end is SimulationEnd.UNFINISHED else ""
+    yield Stat(
+        f"{report.rounds:,}", f"step{'s' * (report.rounds != 1)}{so_far}{_render_former(report.rounds, was_rounds)}"
+    )
     yield Stat(
         f"{pods.lowest:,} of {pods.desired:,}", f"lowest capacity{so_far}{_render_former(pods.lowest, was_lowest)}"
     )
-    if _is_rolling(told) and pods.most > pods.desired:
+    if _is_rolling(report) and pods.most > pods.desired:
         yield Stat(f"+{pods.most - pods.desired:,}", "pods of surge at most")
-    if told.end is SimulationEnd.DONE:
+    if report.end is SimulationEnd.DONE:
         yield Stat(
-            f"≈ {render_duration(told.seconds)}", f"{_render_pace(told)}{_render_former_duration(told.seconds, former)}"
+            f"≈ {render_duration(report.seconds)}",
+            f"{_render_pace(report)}{_render_former_duration(report.seconds, former)}",
         )
 
 
-def _comparable_baseline(told: Simulated) -> Former | None:
-    """Return how it goes without the change; what was not followed to its end says nothing of the whole."""
-    former = told.former
-    return None if former is None or SimulationEnd.UNFINISHED in (told.end, former.end) else former
+def _comparable_baseline(report: Simulated) -> Former | None:
+    """Return the rollout without the change, if both were simulated to their end."""
+    former = report.former
+    return None if former is None or SimulationEnd.UNFINISHED in (report.end, former.end) else former
 
 
-def _is_rolling(told: Simulated) -> bool:
-    """Whether pods beyond what is desired are surge; else they are those that are scaled in."""
-    return told.starts_update or told.former is not None
+def _is_rolling(report: Simulated) -> bool:
+    """Return whether pods beyond the desired number are surge; otherwise they are scaled in."""
+    return report.starts_update or report.former is not None
 
 
-def _pod_stats(told: Simulated) -> Iterator[Stat]:
-    """Yield how many pods are replaced, and how many come or go for good."""
-    first, last = told.pods.counts[0].live, told.pods.desired
-    gone, grown = sum(told.replaced.values()), last - first
+def _pod_stats(report: Simulated) -> Iterator[Stat]:
+    """Yield how many pods are replaced, and how many are added or removed."""
+    first, last = report.pods.counts[0].live, report.pods.desired
+    gone, grown = sum(report.replaced.values()), last - first
     replaced = gone - max(0, -grown)
     if replaced > 0:
         yield Stat(f"{replaced:,}", f"pod{'s' * (replaced != 1)} replaced")
@@ -177,9 +184,9 @@ def _render_former(now: int, former: int | None) -> str:
     return "" if former is None or former == now else f", was {former:,}"
 
 
-def _render_pace(told: Simulated) -> str:
-    seconds = render_duration(told.pace.seconds_to_ready)
-    return f"at {seconds} to Ready, as measured" if told.pace.is_measured else f"if pods take {seconds} to Ready"
+def _render_pace(report: Simulated) -> str:
+    seconds = render_duration(report.pace.seconds_to_ready)
+    return f"at {seconds} to Ready, as measured" if report.pace.is_measured else f"if pods take {seconds} to Ready"
 
 
 def _render_former_duration(seconds: float, former: Former | None) -> str:
@@ -190,7 +197,7 @@ def _render_former_duration(seconds: float, former: Former | None) -> str:
 
 
 def render_duration(seconds: float) -> str:
-    """Say how long something takes, as precisely as one wants to know.
+    """Return a duration in words, as precise as useful.
 
     >>> [render_duration(seconds) for seconds in (0.4, 38, 89, 250, 7300)]
     ['0 s', '38 s', '89 s', '4 min', '2 h']
@@ -203,19 +210,19 @@ def render_duration(seconds: float) -> str:
 # ---- capacity
 
 
-def _make_chart(told: Simulated) -> Chart:
-    return make_chart(_make_samples(told), _START + timedelta(seconds=told.seconds), _render_chart_summary)
+def _make_chart(report: Simulated) -> Chart:
+    return make_chart(_make_samples(report), _START + timedelta(seconds=report.seconds), _render_chart_summary)
 
 
-def _make_samples(told: Simulated) -> list[SamplePoint]:
-    pods = told.pods
+def _make_samples(report: Simulated) -> list[SamplePoint]:
+    pods = report.pods
     return [
         SamplePoint(
             at=_START + timedelta(seconds=one.at),
             desired=pods.desired,
             available=one.available,
             updated=one.updated,
-            surge=one.surge if _is_rolling(told) else 0,
+            surge=one.surge if _is_rolling(report) else 0,
             floor=pods.floor,
         )
         for one in pods.counts
@@ -228,15 +235,15 @@ def _render_chart_summary(points: Sequence[SamplePoint]) -> str:
     return f"{words} Availability falls below it." if find_breaches(points) else words
 
 
-# ---- who is replaced when
+# ---- steps
 
 
-def _list_steps(told: Simulated) -> Iterator[StepRow]:
-    counts = {one.at: one for one in told.pods.counts}
-    former = told.pods.counts[0]
-    for at, steps in groupby(told.steps, key=lambda step: step.at):
+def _list_steps(report: Simulated) -> Iterator[StepRow]:
+    counts = {one.at: one for one in report.pods.counts}
+    former = report.pods.counts[0]
+    for at, steps in groupby(report.steps, key=lambda step: step.at):
         now = counts.get(at, former)
-        if words := _render_step(told.name, list(steps), former, now):
+        if words := _render_step(report.name, list(steps), former, now):
             yield StepRow(render_duration(at), words, now.available)
         former = now
 
@@ -246,7 +253,7 @@ def _render_step(workload: str, steps: Sequence[SimulatedStep], former: PodsAt, 
     if words and any(step.left_out for step in steps):
         words.append("and more")
     if not words and (deleted := sum(step.writes.get(_DELETED_POD, 0) for step in steps)):
-        # Nobody gives a reason for what is deleted by hand.
+        # A deletion by hand has no timeline event.
         words.append(f"{deleted} pod{'s' * (deleted != 1)} deleted")
     if not words and now.available > former.available:
         ready = now.available - former.available
@@ -255,11 +262,11 @@ def _render_step(workload: str, steps: Sequence[SimulatedStep], former: PodsAt, 
 
 
 def _render_events(workload: str, moments: Iterable[TimelineEvent]) -> Iterator[str]:
-    """Yield what is decided at a moment, by what is done and to whom."""
+    """Yield the decisions at one time: each verb with its components."""
     by_verb: dict[str, list[str]] = {}
     for moment in moments:
         by_verb.setdefault(_VERBS.get(moment.reason, ""), []).append(moment.component)
-    # The pods of a replica that is created go without saying, and so do those that come in the place of others.
+    # The pods of a created replica, and the successors of replaced pods, need no mention.
     known = (*by_verb.get(_REPLACE, ()), *by_verb.get(_CREATE, ()))
     pods = [name for name in by_verb.pop(_CREATE_PODS, []) if not name.startswith(known)]
     if pods:
@@ -270,7 +277,7 @@ def _render_events(workload: str, moments: Iterable[TimelineEvent]) -> Iterator[
 
 
 def _render_components(workload: str, names: Iterable[str]) -> str:
-    """Say which components of which replicas of the set are meant.
+    """Return components by replica of the set.
 
     >>> _render_components("chat", ["chat-0-web", "chat-0-web", "chat-0-decode-1", "chat-1"])
     'web ×2, decode-1 of replica 0 and replica 1'
@@ -281,7 +288,7 @@ def _render_components(workload: str, names: Iterable[str]) -> str:
         by_replica.setdefault(index, []).append(component)
     said = [_render_replica(index, components) for index, components in by_replica.items()]
     more = len(said) - _REPLICAS_SHOWN
-    return " and ".join([*said[:_REPLICAS_SHOWN], *([f"of {more} replicas more"] if more > 0 else [])])
+    return " and ".join([*said[:_REPLICAS_SHOWN], *([f"of {more} more replicas"] if more > 0 else [])])
 
 
 def _render_replica(index: str, components: Iterable[str]) -> str:

@@ -1,12 +1,11 @@
-"""Strategy and surge: how an update moves, at the set and at each of its components.
+"""Strategy and surge: the strategy type, and the budgets of the set and of each component.
 
-The form holds what the workload itself says; what overrides put in its place is told beside it. Beside each field
-stands what the form was filled with (`was.…`): only what somebody has touched is changed. So whoever lost a race gets
-the form back with their own entries on top of everybody else's, and takes nothing back that they never looked at.
+The fields have the values of the manifest; values from overrides are shown beside them. Each field keeps what it showed
+at first (`was.…`), so that only changed fields are sent. So after a conflict the user gets the form back with their own
+entries on top of the changes of others, and reverts nothing that they have not seen.
 
-Before it: `selectors.strategy_detail`, for the numbers that each level comes to. After it:
-`engine.manifest.edits.edit_strategy`, in the preview and in the command alike. No rule of strategies stands here: what
-is wrong is what the engine finds.
+Before it: `selectors.strategy_detail`, with the resolved numbers of each level. After it: `workloads.edit_strategy`,
+for preview and command. No rule of strategies is here: the engine finds the errors.
 """
 
 import re
@@ -51,22 +50,22 @@ class BudgetField:
 
     name: str
     value: str
-    former: str  # what the workload says
-    default: int  # what counts when it is left out
+    former: str  # the value in the manifest
+    default: int  # the value when the field is empty
 
 
 @dataclass(frozen=True, slots=True)
 class LevelRow:
-    """A level of the workload, as a line of the form."""
+    """A level of the workload, as a row of the form."""
 
     key: str
     level: StrategyLevel
-    units: str  # what its units are
+    units: str  # what the budget counts
     unavailable: BudgetField
     surge: BudgetField
     meaning: str
-    overridden_parts: tuple[tuple[str, StrategyPart], ...]  # fields whose value comes from an override
-    shadowed_reason: str  # why nothing can be said of a clique here; empty: it can
+    overridden_parts: tuple[tuple[str, StrategyPart], ...]  # fields with a value from an override
+    shadowed_reason: str  # why the clique cannot be changed here; empty: it can
 
 
 class StrategyForm(EditForm):
@@ -75,12 +74,12 @@ class StrategyForm(EditForm):
     name, title, command = "strategy", "Strategy and surge", Command.EDIT_STRATEGY
     oob_template = "commands/_budget_meanings.html"
 
-    def field_context(self, scene: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
-        """Show every level, with what the numbers in the form come to."""
-        form = _parse_form(scene, given)
+    def field_context(self, context: WorkloadContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Show every level, with what its budget means."""
+        form = _parse_form(context, given)
         if form is None:
-            return {"unreadable": scene.snapshot.findings, "rows": [], "types": [], "fields": []}
-        tried = form.preview_strategy(scene)
+            return {"unreadable": context.snapshot.findings, "rows": [], "types": [], "fields": []}
+        tried = form.preview_strategy(context)
         return {
             "types": [
                 (str(kind), words, str(kind) == form.entered[_TYPE_PART]) for kind, words in STRATEGY_TYPE_TEXTS.items()
@@ -89,47 +88,47 @@ class StrategyForm(EditForm):
             "type_part": tried.type,
             "ignored": tried.ignored,
             "rows": list(_make_rows(form, tried)),
-            "meanwhile": [] if given is None else list(_list_concurrent_changes(form, given)),
+            "concurrent_changes": [] if given is None else list(_list_concurrent_changes(form, given)),
             "fields": [STRATEGY_TYPE],
         }
 
-    def parse_change(self, scene: WorkloadContext, given: QueryDict, **about: Any) -> WorkloadChange:
-        """Return the edit of just what somebody has touched."""
-        form = _parse_form(scene, given)
+    def parse_change(self, context: WorkloadContext, given: QueryDict, **about: Any) -> WorkloadChange:
+        """Return the edit of the changed fields."""
+        form = _parse_form(context, given)
         if form is None:
-            raise invalid_command(scene.snapshot.findings)
-        return workloads.edit_strategy(form.list_changes(scene), rehearse=True)
+            raise invalid_command(context.snapshot.findings)
+        return workloads.edit_strategy(form.list_changes(context), rehearse=True)
 
-    def find_field(self, scene: WorkloadContext, finding: Finding) -> str:
-        """Return the field, or the line, that the path of a finding leads to."""
+    def find_field(self, context: WorkloadContext, finding: Finding) -> str:
+        """Return the field, or the row, of a finding, by its path in the manifest."""
         if found := _SET_PATH.fullmatch(finding.field):
             return found[1] or "set"
         if found := _COMPONENT_PATH.fullmatch(finding.field):
-            entries = scene.snapshot.mirrored.manifest["spec"]["template"].get(found[1]) or []
+            entries = context.snapshot.mirrored.manifest["spec"]["template"].get(found[1]) or []
             index = int(found[2])
             name = entries[index].get("name") if index < len(entries) else None
             return ".".join(filter(None, ("components", name, found[3]))) if name else ""
         return ""
 
     def success_message(self, changed: EditResult) -> str:
-        """Say what was saved."""
+        """Return how many fields changed."""
         number = len(changed.changes)
-        return f"The strategy is saved ({number} field{'s' * (number != 1)} changed) and counts from now on."
+        return f"The strategy is saved ({number} field{'s' * (number != 1)} changed) and in force now."
 
 
 @dataclass(frozen=True, slots=True)
 class _StrategyEntries:
-    """A form as it is filled in, beside what the workload itself says; empty texts are left out."""
+    """The entries of the form, and the values of the manifest; an empty text means that the field is left out."""
 
-    workload: Workload  # as it says itself, without overrides
+    workload: Workload  # without overrides
     from_manifest: Mapping[StrategyField, str]
     entered: Mapping[StrategyField, str]
 
-    def list_changes(self, scene: WorkloadContext) -> dict[str, Any]:
-        """Return what is to be changed, as `edits.edit_strategy` takes it."""
-        # A type that is left out follows from what else is written: it is put down where that would be another one.
+    def list_changes(self, context: WorkloadContext) -> dict[str, Any]:
+        """Return the changed fields, as `edits.edit_strategy` takes them."""
+        # A type that is left out follows from the other fields, so it is written only where it differs from that.
         chosen = self.entered[_TYPE_PART]
-        return {**self._list_budgets(), **({} if chosen == self._resulting_type(scene) else {STRATEGY_TYPE: chosen})}
+        return {**self._list_budgets(), **({} if chosen == self._resulting_type(context) else {STRATEGY_TYPE: chosen})}
 
     def _list_budgets(self, *, only_readable: bool = False) -> dict[str, Any]:
         changes: dict[str, Any] = {}
@@ -145,30 +144,30 @@ class _StrategyEntries:
             owner[name] = value
         return changes
 
-    def _resulting_type(self, scene: WorkloadContext) -> str:
-        """Return which type the workload would have if nobody chose one."""
-        edited = edits.edit_strategy(scene.snapshot.mirrored.manifest, self._list_budgets(only_readable=True))
+    def _resulting_type(self, context: WorkloadContext) -> str:
+        """Return the type that follows from the other fields."""
+        edited = edits.edit_strategy(context.snapshot.mirrored.manifest, self._list_budgets(only_readable=True))
         workload = edited if isinstance(edited, InvalidEdit) else parse_workload(edited)
         return str((self.workload if isinstance(workload, InvalidEdit | ParseFailure) else workload).strategy)
 
-    def preview_strategy(self, scene: WorkloadContext) -> StrategyDetail:
-        """Return the strategy that would be in force, as far as the form can be read."""
-        look = scene.snapshot
+    def preview_strategy(self, context: WorkloadContext) -> StrategyDetail:
+        """Return the effective strategy with the entries of the form that are valid."""
+        snapshot = context.snapshot
         changes = {**self._list_budgets(only_readable=True), STRATEGY_TYPE: self.entered[_TYPE_PART]}
-        edited = edits.edit_strategy(look.mirrored.manifest, changes)
+        edited = edits.edit_strategy(snapshot.mirrored.manifest, changes)
         if isinstance(edited, InvalidEdit):
-            return scene.strategy
-        effective = compute_effective_strategy(edited, look.overrides, look.now, cluster=look.cluster.name)
+            return context.strategy
+        effective = compute_effective_strategy(edited, snapshot.overrides, snapshot.now, cluster=snapshot.cluster.name)
         workload = parse_workload(effective.manifest)
         if isinstance(workload, ParseFailure):
-            return scene.strategy
-        return snapshot_strategy(scene.ref, replace(look, effective=effective, workload=workload))
+            return context.strategy
+        return snapshot_strategy(context.ref, replace(snapshot, effective=effective, workload=workload))
 
 
-def _parse_form(scene: WorkloadContext, given: QueryDict | None) -> _StrategyEntries | None:
-    """Return the form; None for a workload that cannot be read."""
-    workload = parse_workload(scene.snapshot.mirrored.manifest)
-    if isinstance(workload, ParseFailure) or scene.snapshot.workload is None:
+def _parse_form(context: WorkloadContext, given: QueryDict | None) -> _StrategyEntries | None:
+    """Return the entries; None for a manifest that cannot be parsed."""
+    workload = parse_workload(context.snapshot.mirrored.manifest)
+    if isinstance(workload, ParseFailure) or context.snapshot.workload is None:
         return None
     written = dict(_list_written(workload))
     typed = written if given is None else {part: _parse_entry(given, part, text) for part, text in written.items()}
@@ -184,14 +183,14 @@ def _list_written(workload: Workload) -> Iterator[tuple[StrategyField, str]]:
 
 
 def _parse_entry(given: QueryDict, part: StrategyField, written: str) -> str:
-    """Return what somebody has entered; what they have not touched is as the workload has it by now."""
+    """Return an entry; a field without a change has the present value."""
     name = _field_name(part)
     text = given.get(name, written).strip()[:_MAX_LENGTH]
     return written if text == given.get(f"was.{name}") else text
 
 
 def _list_concurrent_changes(form: _StrategyEntries, given: QueryDict) -> Iterator[tuple[str, str, str]]:
-    """Yield which fields others have changed since the form was opened: their names, and what they were and are."""
+    """Yield the fields that others have changed since the form was opened, with their old and new values."""
     for part, now in form.from_manifest.items():
         was = given.get(f"was.{_field_name(part)}")
         if was is not None and was != now:
@@ -234,7 +233,7 @@ def _is_invalid(name: str, value: object) -> bool:
 
 
 def _field_name(part: StrategyField) -> str:
-    """Return the name of a field, which is the way to it in what the API takes."""
+    """Return the name of a field, which is its path in the body of the API."""
     component, name = part
     return f"components.{component}.{name}" if component else name
 

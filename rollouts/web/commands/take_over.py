@@ -1,7 +1,7 @@
-"""Take over: make a workload of Grove's own operator ours, after that operator is gone.
+"""Take over: manage a workload of Grove's own operator, after that operator has been removed.
 
-What stands beside the form is the dry run of the command itself, asked of the cluster: every object that would be
-changed, field by field. No pod is replaced, so there is nothing to simulate.
+The preview is the dry run of the command: every object that would be changed, field by field. No pod is replaced, so
+there is nothing to simulate.
 """
 
 from collections.abc import Mapping
@@ -34,59 +34,59 @@ class ChangedObject:
     """An object that would be changed."""
 
     name: str  # its kind and name
-    changes: tuple[Change, ...]  # with the fields as its manifest names them
+    changes: tuple[Change, ...]  # with paths in its own manifest
 
 
 class TakeOverForm(CommandForm):
-    """The form has nothing to fill in but the box that says that Grove's operator is gone."""
+    """The form has only the box that confirms that Grove's operator is gone."""
 
     name, title, submit_label, command = "take-over", "Take over", "Take over from Grove", Command.TAKE_OVER_WORKLOAD
     preview_template: ClassVar[str] = "commands/_take_over_dry_run.html"
     has_assumptions = False
 
-    def field_context(self, scene: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
-        """Show why the workload is Grove's."""
-        seen = scene.snapshot.mirrored
+    def field_context(self, context: FormContext, given: QueryDict | None, **about: Any) -> dict[str, Any]:
+        """Show why Grove's operator manages the workload."""
+        seen = context.snapshot.mirrored
         return {"keeper": find_grove_management(seen.manifest, seen.written_by_grove)}
 
-    def confirmation_text(self, scene: FormContext, given: QueryDict, **about: Any) -> str:
-        """Ask for what nobody but the operator of the cluster can know."""
+    def confirmation_text(self, context: FormContext, given: QueryDict, **about: Any) -> str:
+        """Ask for a fact that only the user can know."""
         return (
-            f"Grove's own operator no longer runs in the cluster {scene.ref.cluster} and does not come back. "
-            f"From now on Grove UI creates, updates and deletes the pods of {scene.ref.name}."
+            f"Grove's own operator no longer runs in the cluster {context.ref.cluster} and will not be started again. "
+            f"From now on Grove UI creates, updates and deletes the pods of {context.ref.name}."
         )
 
-    def execute(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> HttpResponse:
-        """Take the workload over and go back to it."""
+    def execute(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
+        """Take over the workload and redirect to it."""
         version = request.POST.get(VERSION_FIELD, "")
-        report = workload_take_over(caller_of(request, Source.PAGE), scene.ref, expected=f'"{version}"')
+        report = workload_take_over(caller_of(request, Source.PAGE), context.ref, expected=f'"{version}"')
         if report.changed.changes:
             messages.success(
-                request, f"{report.objects} objects are Grove UI's now. None of {report.pods} pods is replaced."
+                request, f"Grove UI manages {report.objects} objects now. None of {report.pods} pods is replaced."
             )
         else:
-            messages.success(request, "It was so already; nothing has been changed.")
+            messages.success(request, "Nothing to change.")
         for warning in report.changed.warnings:
             messages.warning(request, warning.message)
-        return HttpResponseRedirect(workload_url(scene.ref))
+        return HttpResponseRedirect(workload_url(context.ref))
 
-    def _compute_preview(self, request: HttpRequest, scene: FormContext, about: Mapping[str, Any]) -> Preview:
+    def _compute_preview(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> Preview:
         try:
-            return TakeOverDryRun(report=workload_take_over(caller_of(request, Source.PAGE), scene.ref, dry_run=True))
+            return TakeOverDryRun(report=workload_take_over(caller_of(request, Source.PAGE), context.ref, dry_run=True))
         except CommandRefused as refusal:
             return Preview(error=refusal)
 
-    def _preview_context(self, scene: FormContext, trial: Preview) -> dict[str, Any]:
-        told = trial.report if isinstance(trial, TakeOverDryRun) else None
-        objects = [] if told is None else _group_by_object(told)
+    def _preview_context(self, context: FormContext, preview: Preview) -> dict[str, Any]:
+        report = preview.report if isinstance(preview, TakeOverDryRun) else None
+        objects = [] if report is None else _group_by_object(report)
         shown = objects[:_MAX_OBJECTS]
-        return {"told": told, "objects": shown, "untold": len(objects) - len(shown)}
+        return {"report": report, "objects": shown, "omitted": len(objects) - len(shown)}
 
 
-def _group_by_object(told: TakeoverResult) -> list[ChangedObject]:
+def _group_by_object(report: TakeoverResult) -> list[ChangedObject]:
     """Return the changes by object, the set first."""
     found: dict[str, list[Change]] = {}
-    for change in told.changed.changes:
+    for change in report.changed.changes:
         name, _, field = change.field.partition(": ")
         found.setdefault(name, []).append(Change(field, change.before, change.after))
     objects = [ChangedObject(name, tuple(changes)) for name, changes in found.items()]

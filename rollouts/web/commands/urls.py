@@ -1,4 +1,4 @@
-"""Where the pages hang from which people command: each below the address of the workload that it is about."""
+"""The URLs of all forms, below the URL of a workload."""
 
 from typing import Final
 
@@ -34,6 +34,6 @@ _FORMS: Final[tuple[CommandForm, ...]] = (
 
 
 def command_urlpatterns(below: str) -> list[URLPattern]:
-    """Return the addresses of all forms, below the address of a workload."""
-    forms = [pattern for desk in _FORMS for pattern in desk.urlpatterns(below)]
+    """Return the URL patterns of all forms, below the URL of a workload."""
+    forms = [pattern for form in _FORMS for pattern in form.urlpatterns(below)]
     return [*forms, *deletion_urlpatterns(below), *remedy_urlpatterns(below)]

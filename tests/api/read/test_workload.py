@@ -147,7 +147,7 @@ def test_before_a_cluster_is_listed_nobody_concludes_that_something_is_missing(
 ) -> None:
     models.Cluster.objects.update(complete=False)
     detail = json.loads(person.get(CHAT).content)["detail"]
-    assert "not been listed to its end yet" in detail
+    assert "are still being listed" in detail
 
 
 # ---- strategy

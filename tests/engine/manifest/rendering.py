@@ -12,10 +12,10 @@ _NANOSECONDS: Final = {"h": 3600 * 10**9, "m": 60 * 10**9, "s": 10**9, "ms": 10*
 
 
 def render_manifest(workload: Workload) -> dict[str, Any]:
-    """Return the manifest of a workload: the one it was made from, with every value written out.
+    """Return the manifest of a workload: the parsed one, with the values of the workload.
 
-    Fields that are no part of a Workload are taken over from there, so that after `replace(workload, replicas=5)` the
-    result differs in spec.replicas only. It shares its inner parts with the workload.
+    Other fields are those of the parsed manifest, so after `replace(workload, replicas=5)` only spec.replicas differs.
+    The result shares its inner parts with the workload.
     """
     former = workload.manifest
     spec = _overlay(
@@ -93,7 +93,7 @@ def _render_budget(budget: BudgetSpec, former: Obj | None) -> dict[str, Any]:
 
 
 def _overlay(former: Obj, **values: Any) -> dict[str, Any]:
-    """Return the object with these values; one that holds nothing is left out, unless it was written as nothing."""
+    """Return the object with these values; an empty value is left out unless it was written as empty."""
     empty = [name for name, value in values.items() if _is_empty(value)]
     kept = {name: value for name, value in former.items() if name not in empty or _is_empty(value)}
     return {**kept, **{name: value for name, value in values.items() if name not in empty}}

@@ -1,4 +1,4 @@
-"""What differs between two values, and the patch that makes the one of the other."""
+"""The differences between two values, and the JSON patch that turns one into the other."""
 
 from typing import Any
 

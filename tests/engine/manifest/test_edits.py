@@ -1,4 +1,4 @@
-"""What people change about a workload: exactly what was asked for, or nothing and why."""
+"""An edit of a manifest changes exactly what was asked for, or nothing and says why."""
 
 import copy
 import re
@@ -29,7 +29,7 @@ def changed(before: Obj, after: Obj | InvalidEdit) -> dict[str, Any]:
 
 
 def refused(after: Obj | InvalidEdit) -> list[tuple[str, FindingCode]]:
-    """Return the fields and codes for which an edit was not made."""
+    """Return the fields and codes of the findings of a refused edit."""
     assert isinstance(after, InvalidEdit), after
     return [(finding.field, finding.code) for finding in after.findings]
 
@@ -233,7 +233,7 @@ def test_rolling_back_gives_the_pods_of_the_revision_and_keeps_everything_else()
 
 
 def changed_to_nothing() -> Any:
-    """Return what stands for a field that is not there any more."""
+    """Return the value of a removed field."""
     (gone,) = find_differences({"a": 1}, {})
     return gone.after
 

@@ -1,4 +1,4 @@
-"""From manifest to values and back: defaults, unknown fields, and what no workload can be made of."""
+"""From manifest to values and back: defaults, unknown fields, and manifests that yield no workload."""
 
 import copy
 import doctest

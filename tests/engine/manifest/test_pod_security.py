@@ -1,6 +1,6 @@
-"""The Pod Security Standards, control by control: what each level forbids, what it leaves alone, and what is new.
+"""The Pod Security Standards, control by control: what each level forbids and allows, and what a change adds.
 
-Each case has a value that is forbidden and one beside it that is not, in the same field.
+Each case has a forbidden and an allowed value of the same field.
 """
 
 import copy

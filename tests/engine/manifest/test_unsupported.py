@@ -1,4 +1,4 @@
-"""Fields that are accepted and have no effect are named, each with what does not happen; nothing else is."""
+"""Each field that is accepted without effect is named with its consequence, and no other field is."""
 
 import pytest
 

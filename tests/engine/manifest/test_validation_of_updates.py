@@ -1,7 +1,7 @@
-"""What may be changed in a stored set, and what an update is not asked about.
+"""Which changes of a stored set are allowed, and which rules an update skips.
 
-The cases of `tests.deploy.test_changes` are tried here too, so that this code and the definitions freeze the same
-fields with the same sentences.
+The cases of `tests.deploy.test_changes` run here, too, so that this code and the definitions make the same fields
+immutable with the same sentences.
 """
 
 from functools import cache
@@ -15,7 +15,8 @@ from rollouts.engine.manifest.validation import validate_create, validate_update
 from tests.deploy.manifests import REMOVED, Edits, Obj, edited
 from tests.deploy.test_changes import FREE, FROZEN, RECREATE
 from tests.deploy.test_refusals import NO_COMPONENTS, Refused
-from tests.engine.manifest.test_validation import EVERYWHERE, Planted, expect_the_refusal_of_the_definitions, found
+from tests.engine.manifest.planted import EVERYWHERE, Planted
+from tests.engine.manifest.test_validation import expect_the_refusal_of_the_definitions, found
 from tests.engine.manifests import JSON, complete, damaged, small, valid
 
 BUDGET = "spec.updateStrategy.rollingUpdate"
@@ -28,7 +29,7 @@ IMAGE: Edits = {f"{FRONTEND}.spec.podSpec.containers.0.image": "ghcr.io/example/
 
 @cache
 def forth(name: str) -> ValidationReport:
-    """Return what is found about a change that the definitions refuse; more than one test looks at it."""
+    """Return the findings about a change that the definitions refuse, cached."""
     return validate_update(complete(), complete(next(case.edits for case in FROZEN if case.name == name)))
 
 

@@ -1,4 +1,4 @@
-"""What is in a hash and what is not, and that the values stay as they are from release to release."""
+"""Which fields a hash covers, and that hashes stay the same from release to release."""
 
 import doctest
 import hashlib

@@ -1,4 +1,4 @@
-"""Names are Grove's, to the letter."""
+"""Names equal those of Grove."""
 
 from rollouts.engine.model import names
 

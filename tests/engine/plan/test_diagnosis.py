@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from rollouts.engine.model.actions import Kind, Wait, WriteStatus
 from rollouts.engine.model.workload import Strategy
-from rollouts.engine.plan.diagnosis import SCHEDULED_WITHIN
+from rollouts.engine.plan.deadlines import SCHEDULED_WITHIN
 from rollouts.engine.plan.planner import plan
 from rollouts.engine.rollout.ready_times import READY_WITHIN
 from rollouts.engine.simulation.scheduler import SimulatedNode
@@ -91,7 +91,7 @@ def test_of_a_pod_that_is_held_back_it_is_said_for_what_and_not_that_it_has_no_n
     words = "Scheduling is blocked due to non-empty scheduling gates"
     held = tuple(pod if pod.node else replace(pod, gated=True, message=words) for pod in seen.pods)
     texts = [wait.text for wait in plan(cluster.workload, replace(seen, pods=held), cluster.world.now).waits]
-    assert any(text.endswith(" of w-0-a is held back until its PodGang lists it.") for text in texts)
+    assert any(text.endswith(" of w-0-a keeps its scheduling gate until its PodGang lists it.") for text in texts)
     assert not any("no node" in text or words in text for text in texts)
 
 
@@ -116,7 +116,7 @@ def test_surge_of_a_group_behind_a_base_gang_that_is_not_placed_says_who_is_miss
     cluster.update().run_for(30.0)
     gated = waits(cluster, "SurgeGated")
     assert {wait.component for wait in gated} == {"w-0-g-2-l", "w-0-g-2-k"}
-    assert "held back until the base gang w-0 is scheduled, of which w-0-a has 0 of 1 pods on nodes" in gated[0].text
+    assert "gate until the base gang w-0 is scheduled (w-0-a has 0 of 1 pods on nodes)" in gated[0].text
     assert "SetMaxSurgeToZero" in gated[0].remedies
 
 

@@ -10,7 +10,7 @@ from rollouts.engine.model.actions import Kind, Plan, Wait, WriteStatus
 from rollouts.engine.model.container_faults import STABLE_AFTER
 from rollouts.engine.model.observed import Observed, Pod, ReadyTime
 from rollouts.engine.model.workload import Strategy
-from rollouts.engine.plan.diagnosis import LATE_AFTER, LATE_FACTOR, SCHEDULED_WITHIN
+from rollouts.engine.plan.deadlines import LATE_AFTER, LATE_FACTOR, SCHEDULED_WITHIN
 from rollouts.engine.plan.planner import plan
 from rollouts.engine.rollout.ready_times import READY_WITHIN
 from rollouts.engine.simulation.scheduler import SimulatedNode

@@ -15,8 +15,9 @@ import pytest
 
 from rollouts.engine.model.actions import Kind, Wait
 from rollouts.engine.model.workload import BudgetSpec, Strategy
-from rollouts.engine.plan.diagnosis import DELETED_WITHIN, WaitCode
+from rollouts.engine.plan.deadlines import DELETED_WITHIN
 from rollouts.engine.plan.remedies import Remedy
+from rollouts.engine.plan.wait_codes import WaitCode
 from rollouts.engine.simulation.cluster import GRACE_SECONDS, ClusterBehaviour
 from rollouts.engine.simulation.scheduler import SimulatedNode
 from tests.engine.chance import assert_all_there, assert_within_budget, counts

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from rollouts.engine.model.actions import Create, Kind, Patch
+from rollouts.engine.model.template_keys import TEMPLATE_KEYS
 from rollouts.engine.model.workload import Strategy, Workload
-from rollouts.engine.plan.desired import TEMPLATE_KEYS
 from tests.engine.simulated import Cluster, clique, group, settled, workload
 
 FORMER = {"labels": {"tier": "front", "team.example.com/name": "chat"}, "annotations": {"note": "hello"}}

@@ -1,4 +1,4 @@
-"""What serves nobody is replaced at once, wherever it is, and does not take the turn of the replica in work."""
+"""An outdated unit that serves nobody is replaced at once in every replica, and selects none."""
 
 from collections.abc import Callable
 

@@ -61,7 +61,7 @@ def test_a_gate_opens_only_for_pods_that_the_stored_gang_refers_to() -> None:
 
 
 def iter_passes(cluster: Cluster) -> Iterator[tuple[Action, ...]]:
-    """Plan again and again; whoever asks carries the actions out."""
+    """Plan again and again; the caller carries the actions out."""
     for _ in range(100):
         planned = cluster.plan()
         yield planned.actions
@@ -112,7 +112,7 @@ def breaking(*parts: object, **fields: object) -> Cluster:
 
 
 def kill(cluster: Cluster, prefix: str, count: int = 1) -> set[str]:
-    """Delete pods for which there is no more room; return the uids of those that stay."""
+    """Delete pods whose replacements find no room; return the uids of the others."""
     for pod in cluster.live_pods(prefix)[:count]:
         cluster.world.delete(Kind.POD, pod.name)
     cluster.run_for(60.0)

@@ -1,4 +1,4 @@
-"""What an update may do at each level, as pages show it and the roller is given it."""
+"""The budget of each level, as pages show it and the roller gets it."""
 
 from typing import Any
 
@@ -37,7 +37,7 @@ def test_each_strategy_moves_the_levels_it_is_about(
     assert _numbers(strategy) == numbers
 
 
-def test_a_percentage_is_of_what_somebody_has_scaled_to() -> None:
+def test_a_percentage_is_of_the_replicas_that_a_component_is_scaled_to() -> None:
     assert _numbers({"type": "RollingUpdate"}, {"decode": 20})["decode"] == (5, 2)
 
 

@@ -1,4 +1,4 @@
-"""How long pods take to become Ready is measured on those that are."""
+"""How long pods take to become Ready is measured on Ready pods."""
 
 from dataclasses import replace
 

@@ -1,7 +1,7 @@
 """The rolling algorithm: exact sequences, and properties over random runs.
 
-A small level stands in for pods or replicas: what a step deletes leaves and is gone some ticks later, what it creates
-becomes available some ticks later. States are written as in `docs/semantics.md`: `0*` outdated, `3s` surge, `1?` not
+A small level stands for pods or replicas: a deleted unit leaves and is gone some ticks later, a created one becomes
+available some ticks later. States are written as in `docs/semantics.md`: `0*` outdated, `3s` surge, `1?` not
 available.
 """
 
@@ -22,8 +22,8 @@ from rollouts.engine.rollout.roller import (
     RollerStep,
     Unit,
     choose_step,
-    is_complete,
 )
+from rollouts.engine.tree.views import is_complete
 from tests.thoroughness import examples
 
 STEPS_AT_MOST = 400
@@ -58,7 +58,7 @@ class World:
         self.units = [replace(unit, **fields) if unit.key == key else unit for unit in self.units]  # type: ignore[arg-type]
 
     def settle_time(self) -> None:
-        """Let what leaves be gone and what starts be available."""
+        """Remove leaving units and make starting ones available."""
         self.units = [replace(unit, available=True) for unit in self.units if not unit.leaving]
 
     def outdate(self) -> None:
@@ -95,7 +95,7 @@ def outdated_world(level: IndexPolicy, wanted: int, unavailable: int, surge: int
 
 
 def run(world: World) -> Iterator[str]:
-    """Take step after step, each with time to take effect, and tell the states between them."""
+    """Take step after step, each with time to take effect, and return the states between them."""
     yield world.text()
     for _ in range(STEPS_AT_MOST):
         step = world.step()
@@ -287,7 +287,7 @@ def worlds(draw: st.DrawFn) -> World:
 
 
 def _disturb(world: World, data: st.DataObject) -> None:
-    """Something happens: time passes for one unit, somebody deletes, scales, edits the budget or the template."""
+    """Interfere: time passes for one unit, or a user deletes, scales, edits the budget or the template."""
     often, seldom = ["ready", "ready", "ready", "gone", "gone"], ["broken", "delete", "scale", "edit", "budget"]
     event = data.draw(st.sampled_from(often + seldom))
     if event == "edit":

@@ -1,7 +1,7 @@
-"""Which replica of the set is updated, and which one an update waits for: one at a time, and never a second one down.
+"""Which replica of the set is updated, and which ones the update waits for: one at a time, and never two down.
 
-A replica that was scaled out, or broke after its update, is down and has nothing to be updated. It is not called the
-one that is updated, and until it is up nothing is taken from one that serves.
+A replica that was scaled out, or broke after its update, is down and needs no update. It is not selected, and until it
+is up the update takes nothing from a replica that serves.
 """
 
 from dataclasses import replace
@@ -27,7 +27,7 @@ def give_room(cluster: Cluster, pods: int) -> None:
 
 
 def half_way(replicas: int = 1) -> Cluster:
-    """Return a set with no room to spare whose replica 0 is half-way, and serves."""
+    """Return a set in a full cluster whose replica 0 is half updated and available."""
     cluster = settled(workload(*PARTS, replicas=replicas))
     give_room(cluster, len(cluster.world.pods))
     cluster.update().run_until(lambda cluster: cluster.view.pods_text("w-0-a", "a") == "0 2*")
@@ -35,7 +35,7 @@ def half_way(replicas: int = 1) -> Cluster:
 
 
 def scaled_out() -> Cluster:
-    """Return the same after one more replica was asked for, which finds no room."""
+    """Return the same after scaling out by one replica, which finds no room."""
     cluster = half_way()
     started = cluster.progress["updatingReplicas"]
     cluster.edit(replicas=2).settle()
@@ -69,7 +69,7 @@ def test_nothing_is_taken_from_a_replica_that_serves_while_another_is_down() -> 
 def test_an_update_that_waits_for_a_replica_without_room_says_so_and_what_would_help() -> None:
     wait = held(scaled_out())
     assert wait.units == ("w-0",)
-    assert wait.text.startswith("w-0 waits until w-1 is available: no second replica is taken down meanwhile; ")
+    assert wait.text.startswith("w-0 waits until w-1 is available: an update takes down only one replica at a time; ")
     assert "have no node: 0/1 nodes are available: 1 Too many pods." in wait.text
     assert wait.remedies == ("AddCapacity", "ScaleIn")
     assert wait.is_problem
@@ -104,8 +104,8 @@ def test_nobody_is_called_updated_while_the_first_to_be_waits_for_another() -> N
     assert held(cluster).units == ("w-0", "w-1")
 
 
-def test_one_that_is_outdated_and_down_is_updated_whoever_else_is_down() -> None:
-    """It serves nobody, so it costs nothing, and the update may be its repair."""
+def test_an_outdated_replica_that_is_down_is_updated_even_if_others_are_down() -> None:
+    """It serves nobody, so it costs no budget, and the update may be its repair."""
     cluster = settled(workload(clique("a", 1), replicas=2))
     give_room(cluster, 2)
     cluster.world.set_ready(cluster.live_pods("w-1-a")[0].name, ready=False)

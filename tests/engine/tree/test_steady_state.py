@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from rollouts.engine.model.workload import Strategy, Workload
 from rollouts.engine.plan.planner import plan
 from rollouts.engine.rollout import steps
+from rollouts.engine.rollout.steps import find_replicas_to_plan
 from rollouts.engine.rollout.update import Update
 from rollouts.engine.tree import tree_builder
 from rollouts.engine.tree.layout import Layout, ObjectIndex, make_layout
-from rollouts.engine.tree.steady_state import find_replicas_to_plan
 from rollouts.engine.tree.views import ReplicaView, Tree
 from tests.engine.chance import EVERYTHING, scale_below_minimum, workloads
 from tests.engine.simulated import Cluster, clique, group, settled, workload

@@ -61,8 +61,8 @@ def stray(cluster: Cluster, kind: str, **fields: Any) -> tuple[Observed, str]:
 
 STRAYS: list[tuple[str, dict[str, Any], str]] = [
     ("cliques", {"template": "zz"}, "the set has no clique 'zz'"),
-    ("cliques", {"replica": 7}, "by its labels it should be called w-7-a"),
-    ("cliques", {"replica": -1}, "it does not say of which replica of the set it is"),
+    ("cliques", {"replica": 7}, "its labels require the name w-7-a"),
+    ("cliques", {"replica": -1}, "it has no valid label for its replica of the set"),
     ("cliques", {"group": "w-0-g", "group_replica": 1}, "the clique a is in no scaling group"),
     ("groups", {"template": "zz"}, "the set has no scaling group 'zz'"),
     ("groups", {"replica": 3}, "no PodCliqueScalingGroup of replica 3 has this name"),
@@ -72,7 +72,7 @@ STRAYS: list[tuple[str, dict[str, Any], str]] = [
     ("pods", {"name": "other-0-a-x", "clique": "other-0-a"}, "the set has no PodClique 'other-0-a'"),
     ("pods", {}, "no pod of w-0-a has this name"),
     ("pods", {"name": "w-0-a-zzzzz", "index": -1}, "it has no index"),
-    ("pods", {"name": "w-0-a-zzzzz", "created": 9e9}, "another pod of w-0-a has the index 0 too"),
+    ("pods", {"name": "w-0-a-zzzzz", "created": 9e9}, "another pod of w-0-a has the index 0"),
 ]
 
 

@@ -23,8 +23,8 @@ from rollouts.cluster.resources import NAMESPACES, NODES, PODCLIQUESETS, PODS
 from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.engine.model.actions import Wait
 from rollouts.engine.model.workload import Strategy
-from rollouts.engine.plan.diagnosis import find_common_code
 from rollouts.engine.plan.remedies import Remedy
+from rollouts.engine.plan.wait_codes import find_common_code
 from rollouts.engine.rollout.roller import Reason
 from rollouts.engine.rollout.units import set_units
 from rollouts.engine.simulation.remedy_trials import TRIABLE
@@ -191,9 +191,9 @@ class Case:
         dice = self._dice
         self._strategy = dice.choice([Strategy.ROLLING_RECREATE, Strategy.ROLLING_UPDATE, Strategy.REPLICA_RECREATE])
         self._replicas = dice.randint(1, 3)
-        # Half of one replica, rounded down, is none: what could never replace anything is refused.
+        # The cluster refuses these for one replica: half of it, rounded down, is none, and two are more than there are.
         is_one = self._strategy is Strategy.REPLICA_RECREATE and self._replicas == 1
-        self._budget = dice.choice([one for one in BUDGETS if not (is_one and one == ("50%", 0))])
+        self._budget = dice.choice([one for one in BUDGETS if not (is_one and one in (("50%", 0), (2, 0)))])
         budget = {"maxUnavailable": self._budget[0], "maxSurge": self._budget[1]}
         spec: Obj = {"replicas": self._replicas, "updateStrategy": {"type": str(self._strategy)}}
         if self._strategy is Strategy.REPLICA_RECREATE:

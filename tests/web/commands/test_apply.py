@@ -105,10 +105,10 @@ def test_what_others_hold_is_told_while_somebody_types_and_taken_over_by_force_a
     desk.stage.cluster.apply(PODCLIQUESETS, theirs, field_manager="somebody", force=True)
     desk.stage.observe()
     fields = change_text(desk.open("apply"), "replicas: 1", "replicas: 2")
-    assert "somebody holds this field" in desk.try_out("apply", fields)
+    assert "somebody owns this field" in desk.try_out("apply", fields)
     assert desk.send("apply", fields).status_code == 409
     assert desk.stage.spec()["replicas"] == 1
-    assert "holds this field" not in desk.try_out("apply", {**fields, "force": "on"})
+    assert "owns this field" not in desk.try_out("apply", {**fields, "force": "on"})
     assert desk.send("apply", {**fields, "force": "on"}).status_code == 302
     assert desk.stage.spec()["replicas"] == 2
 
@@ -122,8 +122,8 @@ def test_what_breaks_a_rule_is_told_with_its_line(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("", "no manifest here yet"),
-        ("a: [", "this cannot be read"),
+        ("", "the manifest is empty"),
+        ("a: [", "this is not valid YAML"),
         ("a: 1\n---\nb: 2", "several documents"),
         ("a: 1\na: 2", "appears twice"),
         ("just words", "must be one PodCliqueSet"),
@@ -176,7 +176,7 @@ def test_what_is_there_already_is_not_touched_by_a_new_one(desk: Desk) -> None:
     before = desk.stage.stored()
     answer = desk.client.post("/workloads/new/", new_fields(desk, name="chat"))
     assert answer.status_code == 409
-    assert "There is a workload chat already" in answer.content.decode()
+    assert "A workload chat exists already" in answer.content.decode()
     assert desk.stage.stored() == before
 
 
@@ -251,4 +251,4 @@ def test_a_text_is_read_once_for_those_who_may(desk: Desk, texts_read: list[byte
 def test_a_text_that_cannot_be_read_is_not_searched_for_lines(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(yaml, "compose", lambda *_, **__: pytest.fail("it is searched"))
     tried = desk.try_out("apply", {**desk.open("apply"), "manifest": "a:\n" + "- {b: 1}\n" * 50_000})
-    assert "more than 104,857 values and names" in said_beside(tried, "manifest")
+    assert "more than 104,857 values and keys" in said_beside(tried, "manifest")

@@ -69,7 +69,7 @@ def test_a_form_that_is_sent_twice_changes_a_budget_once(
     page = operator.get(f"{address(rolling, remedy)}?component=chat-0-frontend")
     (box,) = (value for value, state in boxes_of(page, "chosen").items() if state == "chosen")
     sent = form(rolling, box)
-    for said in ("", "It was so already"):
+    for said in ("", "Nothing to change"):
         answer = operator.post(address(rolling, remedy), sent, follow=True)
         assert answer.redirect_chain
         assert said in say(answer)

@@ -103,4 +103,4 @@ def test_what_is_on_its_way_out_cannot_be_deleted_once_more(desk: Desk) -> None:
     stage.cluster.patch_merge(PODCLIQUESETS, stage.name, kept, namespace=stage.namespace)
     stage.cluster.delete(PODCLIQUESETS, stage.name, namespace=stage.namespace)
     stage.observe()
-    assert "chat is being deleted already." in page_of(desk)
+    assert "chat is already being deleted." in page_of(desk)

@@ -224,7 +224,7 @@ def test_times_that_were_noted_count_where_an_update_has_replaced_all_pods(
     models.Pod.objects.filter(ready=True).delete()
     told = forecast(caller, RAISE)
     assert told.end is SimulationEnd.DONE
-    assert "New pods of web take 30 s to become Ready, assumed: none was measured yet." in said(told)
+    assert "New pods of web take 30 s to become Ready, assumed: none was measured." in said(told)
     models.Workload.objects.update(ready_times=[["web", "former", 2.0, 3]])
     told = forecast(caller, RAISE)
     assert told.end is SimulationEnd.STUCK
@@ -274,7 +274,7 @@ def test_a_pod_that_became_ready_again_after_two_days_is_not_measured(
     store_node(silent_cluster, "n1")
     now = time.time()
     models.Pod.objects.update(scheduled_at=now - 180_000, ready_since=now - 7_200)
-    assert "New pods of web take 30 s to become Ready, assumed: none was measured yet." in said(forecast(caller))
+    assert "New pods of web take 30 s to become Ready, assumed: none was measured." in said(forecast(caller))
     models.Pod.objects.filter(name="chat-0-web-00000").update(ready_since=now - 179_995)
     assert "New pods of web take 5 s to become Ready, measured on 1 pod." in said(forecast(caller))
 

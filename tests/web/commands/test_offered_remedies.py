@@ -60,7 +60,7 @@ def begin_update() -> None:
     for _ in range(10):
         look = read_snapshot(PLACE)
         assert look.planner_input is not None
-        planned = plan_tree(look.planner_input.shape, look.planner_input.tree, look.mirrored.observed.status, look.now)
+        planned = plan_tree(look.planner_input.layout, look.planner_input.tree, look.mirrored.observed.status, look.now)
         told = [one.status for one in planned.actions if isinstance(one, WriteStatus) and one.kind is Kind.SET]
         if not told:
             return
@@ -101,7 +101,7 @@ def planned_waits() -> tuple[Wait, ...]:
     """Return what the plan waits for, with what would help by the rules alone."""
     look = read_snapshot(PLACE)
     assert look.planner_input is not None
-    return plan_tree(look.planner_input.shape, look.planner_input.tree, look.mirrored.observed.status, look.now).waits
+    return plan_tree(look.planner_input.layout, look.planner_input.tree, look.mirrored.observed.status, look.now).waits
 
 
 def offered(told: Diagnosis) -> set[str]:

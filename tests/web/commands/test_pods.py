@@ -88,11 +88,11 @@ def test_each_deleted_pod_is_followed_until_its_successor_is_ready(operator: Cli
     assert answer.headers["Location"] == address(outdated, f"pods/{entry.pk}")
     said = say(operator.get(answer.headers["Location"]))
     assert said.count("Evicted") == 2
-    assert "0 back and ready" in said
+    assert "0 replaced and ready" in said
     outdated.loop.run(lambda: len(updated(outdated)) == 2)
     outdated.deploy()
     said = say(operator.get(address(outdated, f"pods/{entry.pk}/live")))
-    assert "2 back and ready" in said
+    assert "2 replaced and ready" in said
     assert all(name in said for name in updated(outdated))
     assert operator.get(address(outdated, f"pods/{entry.pk + 1000}")).status_code == 404
 
@@ -137,7 +137,7 @@ def test_a_disruption_budget_keeps_its_pod_and_is_named(operator: Client, outdat
     said = say(answer)
     assert "Refused" in said
     assert "A disruption budget does not allow it" in said
-    assert (said.count("Evicted"), said.count("it was not deleted"), "1 not deleted" in said) == (1, 1, True)
+    assert (said.count("Evicted"), said.count("was not deleted"), "1 not deleted" in said) == (1, 1, True)
     assert chosen[0] in values(pods_of(outdated))
 
 
@@ -148,7 +148,7 @@ def test_what_one_command_leaves_is_said_and_chosen_again(
     monkeypatch.setattr(pods_service, "MAX_PODS", 2)
     chosen = values(pods_of(outdated))
     answer = operator.post(address(outdated, "pods"), form(outdated, chosen), follow=True)
-    assert "1 pod was selected as well" in say(answer)
+    assert "1 selected pod is not deleted yet" in say(answer)
     (rest,) = re.findall(r'href="([^"]+\?rest=\d+)"', compact(answer.content.decode()))
     assert [*boxes_of(operator.get(rest), "pod").items()] == [(chosen[2], "chosen")]
 

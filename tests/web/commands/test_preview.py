@@ -109,7 +109,7 @@ def test_a_stuck_rollout_says_why_and_how_it_was_without_the_change() -> None:
     # How long nothing happens is no duration.
     assert not any(figure.startswith("≈") for figure in facts(preview).values())
     compared = replace(told, former=build_baseline(run(cluster, changed)))
-    assert summarize_simulation(compared).sentence == "It gets stuck; with the strategy as it is now, it does not."
+    assert summarize_simulation(compared).sentence == "It gets stuck; with the present strategy it does not."
 
 
 def test_a_long_rollout_is_folded_after_a_few_lines() -> None:
@@ -126,7 +126,10 @@ def test_what_was_not_followed_to_its_end_is_not_compared() -> None:
     assert "steps, was 0" in facts(summarize_simulation(told))
     unfinished = summarize_simulation(replace(told, end=SimulationEnd.UNFINISHED))
     assert "steps so far" in facts(unfinished)
-    assert unfinished.sentence == "The workload is large: it was followed for 64 s of its time, with the floor kept."
+    assert (
+        unfinished.sentence
+        == "The workload is large: only the first 64 s were simulated. Availability does not fall below the floor."
+    )
 
 
 def test_what_was_followed_in_part_is_not_said_to_go_well_below_the_floor() -> None:

@@ -44,7 +44,7 @@ def test_a_command_that_the_cluster_does_not_answer_is_told_above_the_form(olga:
     page = answer.content.decode()
     assert answer.status_code == 503
     assert refused_in(page).startswith("The cluster sandbox did not answer. ")
-    assert refused_in(page).endswith(" Your form is as you filled it in.")
+    assert refused_in(page).endswith(" Your input is kept.")
     assert fields_of(page)["replicas_"] == "3"
 
 

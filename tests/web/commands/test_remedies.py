@@ -70,7 +70,7 @@ def test_where_an_override_sets_the_surge_that_is_to_be_ended(operator: Client, 
     )
     page = operator.get(address(surging, "no-surge"))
     assert boxes_of(page, "chosen") == {box("frontend"): "off", box("decode"): "chosen"}
-    assert f"Set by override {made.pk} by ada (“night shift”): end it" in say(page)
+    assert f"Set by override {made.pk} by ada (“night shift”). End the override first" in say(page)
     refused = operator.post(address(surging, "no-surge"), form(surging, box("frontend")))
     assert refused.status_code == 422
 
@@ -100,7 +100,7 @@ def test_a_whole_surge_replica_goes_with_all_that_holds_it(operator: Client, dep
     deployed.observe()
     (value,) = boxes_of(operator.get(address(deployed, "delete-surge")), "chosen")
     answer = operator.post(address(deployed, "delete-surge"), form(deployed, value), follow=True)
-    assert "With all of chat-1." in say(answer)
+    assert "Deleted with chat-1." in say(answer)
     found = deployed.cluster.list(PODCLIQUES, namespace=deployed.namespace).items
     assert {one["metadata"]["name"] for one in found} == {
         *("chat-0-frontend", "chat-0-decode-0-leader", "chat-0-decode-0-worker")
@@ -110,7 +110,7 @@ def test_a_whole_surge_replica_goes_with_all_that_holds_it(operator: Client, dep
 def test_what_is_within_the_wanted_number_is_no_surge(operator: Client, deployed: Stage) -> None:
     assert surge_of(deployed) == []
     page = operator.get(address(deployed, "delete-surge"))
-    assert "There is no surge" in say(page)
+    assert "The workload has no surge" in say(page)
     first = deployed.loop.pods()[0]["metadata"]
     sent = form(deployed, f"{first['name']}/{first['uid']}")
     assert operator.post(address(deployed, "delete-surge"), sent).status_code == 422

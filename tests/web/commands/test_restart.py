@@ -18,7 +18,7 @@ def restarted(desk: Desk) -> dict[str, str]:
 
 def test_the_form_counts_the_pods_of_each_component(running: Desk) -> None:
     page = compact(running.client.get(running.address("restart")).content.decode())
-    assert "none chosen: all 6 pods" in page
+    assert "none selected: all 6 pods" in page
     for words in ("3 pods", "scaling group, 3 pods", "2 pods", "1 pod<"):
         assert words in page
 

@@ -79,17 +79,17 @@ def test_to_scale_to_nothing_somebody_has_to_agree_to_what_goes(desk: Desk) -> N
     asked = desk.change("scale", **{SET: "0"})
     page = asked.content.decode()
     assert asked.status_code == 422
-    assert "All 6 pods go" in page
+    assert "This deletes all 6 pods" in page
     assert numbers(desk) == (1, 3, 1)
-    other = "13 of 26 pods go."
+    other = "This deletes 13 of 26 pods."
     assert desk.change("scale", **{SET: "0", "agreed": other}).status_code == 422
-    sentence = "All 6 pods go, and nothing serves until it is scaled up again."
+    sentence = "This deletes all 6 pods, and nothing serves until the workload is scaled up again."
     assert desk.send("scale", {**fields_of(page), "agreed": sentence}).status_code == 302
     assert numbers(desk) == (0, 3, 1)
 
 
 def test_a_large_jump_is_to_be_agreed_to_and_a_small_one_is_not(desk: Desk) -> None:
-    assert "30 pods come: 36 instead of 6." in desk.change("scale", **{SET: "6"}).content.decode()
+    assert "This creates 30 pods: 36 instead of 6." in desk.change("scale", **{SET: "6"}).content.decode()
     assert numbers(desk) == (1, 3, 1)
     assert desk.change("scale", **{SET: "2"}).status_code == 302
 

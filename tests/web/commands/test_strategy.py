@@ -61,7 +61,7 @@ def test_the_form_holds_what_the_workload_says_and_what_it_comes_to(
     assert (fields["maxSurge"], fields[f"{DECODE}.maxSurge"]) == ("", "")
     assert say(page, f"says-{WEB}") == "50% of 3 → 1: one pod at a time and one extra; 2 of 3 keep serving."
     assert say(page, f"says-{DECODE}") == "One replica at a time; 1 of 2 keeps serving."
-    assert "RollingUpdate does not look at this" in say(page, "says-set")
+    assert "RollingUpdate does not use this budget" in say(page, "says-set")
 
 
 def test_numbers_come_back_with_every_trial(admin: Client, chat: models.Cluster) -> None:
@@ -75,7 +75,7 @@ def test_another_type_looks_at_other_levels_at_once(admin: Client, chat: models.
     assert (
         'class="help-text unused"' not in answer.content.decode().split('id="says-set"')[0].split('id="means-set"')[1]
     )
-    assert "ReplicaRecreate does not look at this" in say(answer, f"says-{WEB}")
+    assert "ReplicaRecreate does not use this budget" in say(answer, f"says-{WEB}")
 
 
 WRONG = [
@@ -93,7 +93,7 @@ WRONG = [
 def test_what_is_wrong_is_said_at_its_field(admin: Client, field: str, text: str, place: str, sentence: str) -> None:
     answer = trial(admin, **{field: text})
     assert sentence in say(answer, f"wrong-{place}")
-    assert "It would be refused" in say(answer)
+    assert "Not valid yet" in say(answer)
     # What is wrong at one level does not keep the others from being told.
     assert say(answer, f"says-{WEB if place.startswith(DECODE) else DECODE}")
     assert say(trial(admin), f"wrong-{place}") == ""
@@ -107,15 +107,15 @@ def test_a_trial_compares_the_next_rollout_with_the_one_as_it_is(admin: Client, 
 
 
 def test_a_form_as_it_was_opened_changes_nothing(admin: Client, chat: models.Cluster) -> None:
-    assert "Nothing: the cluster has it so already." in say(trial(admin))
+    assert "No changes." in say(trial(admin))
 
 
 def test_a_cluster_that_is_full_stops_surge(admin: Client, chat: models.Cluster) -> None:
     surge = {"components.web.maxUnavailable": "0", "components.web.maxSurge": "1"}
     assert "stuck" not in say(trial(admin, **surge))
     words = say(trial(admin, **surge, full="1"))
-    assert "It gets stuck; with the strategy as it is now, it does not." in words
-    assert "What would help: Look at the nodes" in words
+    assert "It gets stuck; with the present strategy it does not." in words
+    assert "Possible remedies: Look at the nodes" in words
 
 
 def test_a_chosen_type_is_put_down_only_where_it_would_not_follow(
@@ -136,7 +136,7 @@ def test_an_override_is_told_with_its_reason_where_it_counts(admin: Client, chat
     assert fields_of(page.content.decode())[f"{WEB}.maxUnavailable"] == ""
     words = say(page, f"means-{WEB}")
     assert "All 3 pods at once" in words
-    assert "maxUnavailable 3 counts instead" in words
+    assert "sets maxUnavailable to 3" in words
     assert "an incident" in words
     # What is typed is saved, and does not count as long as that does.
     tried = trial(admin, components__web__maxUnavailable="1")
@@ -159,14 +159,14 @@ def test_what_a_preview_assumes_stands_under_its_figures_and_can_be_supposed_oth
     faster = {"components__web__maxUnavailable": "3"}
     words = say(trial(admin, **faster))
     assert "No nodes are known, so room is not limited." in words
-    assert "New pods of web take 30 s to become Ready, assumed: none was measured yet." in words
+    assert "New pods of web take 30 s to become Ready, assumed: none was measured." in words
     assert "New pods take 7 s to become Ready." in say(trial(admin, **faster, seconds_to_ready="7"))
     fleet.store_nodes(chat, 1)
     models.Node.objects.update(unschedulable=True)
     words = say(trial(admin, **faster))
     assert "0 of 1 node take new pods (1 cordoned)" in words
-    assert "It gets stuck; with the strategy as it is now, it does too." in words
-    assert "You suppose that there is room for every pod." in say(trial(admin, **faster, unlimited="1"))
+    assert "It gets stuck; with the present strategy it gets stuck too." in words
+    assert "Your assumption: there is room for every pod." in say(trial(admin, **faster, unlimited="1"))
 
 
 def test_a_time_that_is_none_is_refused_in_a_sentence(admin: Client, chat: models.Cluster) -> None:

@@ -25,7 +25,7 @@ def test_only_what_was_touched_is_sent_and_put_on_record(operator: Client, stage
     assert (entry.actor, entry.via, entry.command) == ("olga", "page", "edit_strategy")
     # Sent twice, it is carried out once.
     again = operator.post(address(stage, "strategy"), sent, follow=True)
-    assert "It was so already" in say(again)
+    assert "Nothing to change" in say(again)
 
 
 def test_a_refused_form_changes_nothing_and_keeps_what_was_typed(operator: Client, stage: Stage) -> None:
@@ -47,7 +47,7 @@ def test_who_loses_a_race_keeps_their_entries_on_top_of_those_of_others(operator
     lost = operator.post(address(stage, "strategy"), mine)
     assert lost.status_code == 409
     words = say(lost)
-    assert "What others have changed meanwhile" in words
+    assert "Changed by others in the meantime" in words
     assert "maxSurge of decode left out → 1" in words
     again = fields_of(lost.content.decode())
     assert again["components.frontend.maxUnavailable"] == "2"

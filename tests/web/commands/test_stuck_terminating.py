@@ -33,7 +33,7 @@ def test_only_pods_that_should_be_gone_by_now_are_ticked(
             f"{late['name']}/{late['uid']}": "chosen",
             f"{early['name']}/{early['uid']}": "free",
         }
-        assert "has time left to end by itself" in say(page)
+        assert "still within its grace period" in say(page)
     finally:
         for pod in (late, early):
             free = {"metadata": {"finalizers": None}}

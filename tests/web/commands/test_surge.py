@@ -79,7 +79,7 @@ def test_surge_that_has_taken_a_name_is_safe_from_an_older_form(
     wait_for_name(surging, caller, unit)
     before = uids_of(surging)
     again = operator.post(address(surging, "delete-surge"), sent)
-    assert (again.status_code, "none of them is there any more" in say(again)) == (422, True)
+    assert (again.status_code, "none of them exists any more" in say(again)) == (422, True)
     with pytest.raises(InvalidState):
         surge_delete(caller, surging.place, [SurgeUnitRef(unit.name, unit.mark)])
     assert uids_of(surging) == before

@@ -12,6 +12,7 @@ from rollouts.engine.model.names import REPLICA_INDEX
 from rollouts.mirror import other_operator
 from rollouts.mirror.other_operator import GROVE_FINALIZER
 from rollouts.web.commands.forms import url_kwargs
+from tests.markup import compact
 from tests.services.grove import GROVES_HASH, hand_to_grove
 from tests.web.commands.filling import Desk, fields_of, say
 
@@ -36,7 +37,7 @@ def page_of(desk: Desk) -> Any:
 def try_out(desk: Desk) -> str:
     """Return what stands beside the form."""
     page = desk.client.get(desk.address("take-over")).content.decode()
-    return desk.client.post(f"{desk.address('take-over')}trial/", fields_of(page)).content.decode()
+    return compact(desk.client.post(f"{desk.address('take-over')}trial/", fields_of(page)).content.decode())
 
 
 def agree(desk: Desk) -> dict[str, str]:
@@ -51,7 +52,7 @@ def test_the_page_of_a_workload_of_groves_says_so_and_leads_to_the_takeover(runn
     hand_to_grove(running.stage.cluster, running.stage.namespace)
     running.stage.observe()
     page = page_of(running)
-    assert "Grove's own operator keeps this set" in say(page)
+    assert "Grove's own operator manages this set" in say(page)
     assert where in page.content.decode()
 
 
@@ -76,7 +77,7 @@ def test_whoever_does_not_say_that_the_operator_is_gone_takes_nothing_over(kept:
 def test_the_form_takes_over_once_and_leads_back(kept: Desk) -> None:
     fields, pods = agree(kept), {pod["metadata"]["uid"] for pod in kept.stage.loop.pods()}
     assert kept.send("take-over", fields).status_code == 302
-    assert "12 objects are Grove UI's now. None of 6 pods is replaced." in say(page_of(kept))
+    assert "Grove UI manages 12 objects now. None of 6 pods is replaced." in say(page_of(kept))
     assert "finalizers" not in kept.stage.stored()["metadata"]
     gang = kept.stage.cluster.get(PODGANGS, "chat-0", namespace=kept.stage.namespace)
     assert gang["metadata"]["labels"][REPLICA_INDEX] == "0"

@@ -1,10 +1,9 @@
-"""Every rule of admission: what a PodCliqueSet must be to be stored, and what of it may be changed.
+"""The rules of admission: which PodCliqueSets may be stored, and which changes of a stored one are allowed.
 
-The admission webhook, the REST API, the forms, the admin and the sandbox ask here and nowhere else. A manifest gets its
-defaults first (`defaults`), then each field is looked at (`schema`), then names that refer to one another
-(`references`), then come the rules of this package, a module for each subject. All that is found is returned at once.
-The invariants: whatever is given, nothing is raised; one mistake is one finding; and scaling is never refused on
-account of anything but the number it asks for.
+The one place that the admission webhook, the REST API, the forms, the admin and the sandbox ask. A manifest first gets
+its defaults (`defaults`); then its fields are checked (`schema`), then names that refer to one another (`references`),
+then the rules of this package, one module a subject. A report holds all findings at once. The invariants: validation
+never raises; one mistake yields one finding; scaling is refused only because of the number of replicas.
 """
 
 import json
@@ -48,17 +47,17 @@ _WARNINGS: Final[tuple[Rule, ...]] = (
 
 
 def validate_create(manifest: object) -> ValidationReport:
-    """Report whether a set may be created like this."""
+    """Report whether a set may be created from a manifest."""
     wanted = _ParsedManifest.of(manifest)
     sizes = [*strategy.check_budgets(wanted.pcs), *components.check_min_replicas(wanted.pcs)]
     return ValidationReport.of([*wanted.errors(), *sizes], wanted.warnings())
 
 
 def validate_update(old: object, new: object) -> ValidationReport:
-    """Report whether a stored set may be changed into this.
+    """Report whether a stored set may be changed into another.
 
-    An update that scales the set or leaves its spec alone is looked at in spec.replicas only: neither an autoscaler nor
-    the removal of a finalizer may be held up by a rule that the set has got past before.
+    If only spec.replicas differs, or nothing in the spec, the rules check spec.replicas alone: a rule that the stored
+    set breaks must not block an autoscaler or the removal of a finalizer.
     """
     former, wanted = _ParsedManifest.of(old), _ParsedManifest.of(new)
     if wanted.spec_text is not None and former.spec_text == wanted.spec_text:
@@ -68,36 +67,36 @@ def validate_update(old: object, new: object) -> ValidationReport:
         *components.check_min_replicas(wanted.pcs, former.pcs),
         *immutable.check_immutable_fields(former.pcs, wanted.pcs),
     ]
-    # What had no effect before is on the page and in the condition; an edit of something else is not warned about it.
+    # The page and a condition already show fields without effect; only new ones are worth a warning here.
     known = {*former.warnings()}
     warnings = [one for one in wanted.warnings() if one.code is not FindingCode.UNSUPPORTED or one not in known]
     return ValidationReport.of([*wanted.errors(), *changes], warnings)
 
 
 def find_unsupported(manifest: object) -> tuple[Finding, ...]:
-    """Return the fields of a set that have no effect, and what does not happen because of that."""
+    """Return a finding for each field of a set that has no effect."""
     return ValidationReport.of((), unsupported.warn_about_unsupported(_ParsedManifest.of(manifest).pcs)).warnings
 
 
 @dataclass(frozen=True, slots=True)
 class _ParsedManifest:
-    """A manifest after its fields have been looked at."""
+    """A manifest whose fields have been checked."""
 
     pcs: SetManifest
-    field_errors: tuple[Finding, ...]  # of single fields
-    spec_text: str | None  # the spec without its replicas; None where it has none
+    field_errors: tuple[Finding, ...]
+    spec_text: str | None  # the spec without its replicas; None if there is no usable spec
 
     @classmethod
     def of(cls, manifest: object) -> "_ParsedManifest":
         filled = with_defaults(manifest)
-        usable, faults = parse_set(filled)
+        usable, errors = parse_set(filled)
         spec = filled.get("spec") if usable and isinstance(filled, dict) else None
         if not isinstance(spec, dict):
-            return cls(SetManifest(usable), tuple(faults), None)
-        # As text, since for Python true is 1.
+            return cls(SetManifest(usable), tuple(errors), None)
+        # Compared as text, since in Python True equals 1.
         rest = {name: value for name, value in spec.items() if name != "replicas"}
         pcs = SetManifest(usable, list_cliques_without_min_available(manifest))
-        return cls(pcs, tuple(faults), json.dumps(rest, sort_keys=True))
+        return cls(pcs, tuple(errors), json.dumps(rest, sort_keys=True))
 
     def errors(self) -> list[Finding]:
         return [*self.field_errors, *(finding for rule in _RULES for finding in rule(self.pcs))]

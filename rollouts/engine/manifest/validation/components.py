@@ -6,12 +6,12 @@ from typing import Final
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.manifest.set_manifest import FieldValue, SetManifest
 
-# What is left of the 63 characters of a host name for names, after the indices and hyphens between them.
+# A host name has 63 characters; indices and hyphens take the rest.
 MAX_NAME_LENGTH: Final = 45
 
 
 def check_components(pcs: SetManifest) -> Iterator[Finding]:
-    """Yield what is wrong with cliques and scaling groups."""
+    """Yield errors of cliques and scaling groups."""
     yield from _check_name_lengths(pcs)
     yield from _check_unique_roles(pcs)
     yield from _check_autoscaler_names(pcs)
@@ -29,9 +29,9 @@ def check_components(pcs: SetManifest) -> Iterator[Finding]:
 
 
 def check_min_replicas(pcs: SetManifest, former: SetManifest | None = None) -> Iterator[Finding]:
-    """Yield where autoscaling may go below a minAvailable that is left out, and so is all replicas.
+    """Yield the cliques that autoscaling may scale below their minAvailable, which is left out and so equals replicas.
 
-    Not where it was left out before: that default was nobody's word, and replicas may be raised above minReplicas.
+    A clique that left it out before is exempt: its replicas may be raised above minReplicas.
     """
     known = frozenset() if former is None else former.without_min_available
     for clique in pcs.cliques:
@@ -70,7 +70,7 @@ def _check_autoscaling(component: FieldValue, scaling: FieldValue, *, is_min_ava
     if ceiling.value is not None and replicas is not None and ceiling.value < replicas:
         sentence = "maxReplicas may not be below replicas; raise it, or lower replicas"
         yield ceiling.make_finding(FindingCode.MAX_REPLICAS_UNDER_REPLICAS, sentence)
-    # A floor that is the same as replicas, as it is when left out, can be wrong only where replicas are.
+    # A minReplicas that equals replicas, which is also its default, is wrong only if replicas is.
     if floor.value is None or floor.value == replicas:
         return
     if ceiling.value is not None and floor.value > ceiling.value:
@@ -110,7 +110,7 @@ def _check_unique_roles(pcs: SetManifest) -> Iterator[Finding]:
 
 
 def _check_autoscaler_names(pcs: SetManifest) -> Iterator[Finding]:
-    """An autoscaler is called like what it scales, be it a PodClique or a PodCliqueScalingGroup."""
+    """Yield groups whose autoscaler would have the name of another; each is named after the object that it scales."""
     scaled = {clique["name"].value for clique in pcs.standalone if not clique["spec"]["autoScalingConfig"].is_absent}
     for group in pcs.groups:
         if group["name"].value in scaled and not group["scaleConfig"].is_absent:

@@ -1,7 +1,7 @@
-"""Rules of what may not be changed once a set is stored: everything that gangs and names are made of.
+"""Rules of fields that cannot be changed after creation: everything that determines gangs and names.
 
-Values are compared as they count, so that writing out a default is no change. A minAvailable that nobody wrote, neither
-before nor now, is none that could be changed: it follows the replicas.
+Values are compared with their defaults, so that writing out a default is no change. A minAvailable that is left out
+before and after is not compared: it follows the replicas.
 """
 
 from collections.abc import Iterator
@@ -23,7 +23,7 @@ _TOPOLOGY: Final = (
 
 
 def check_immutable_fields(old: SetManifest, new: SetManifest) -> Iterator[Finding]:
-    """Yield what was changed and may not be."""
+    """Yield the changed fields that are immutable."""
     if old.template.value is None or new.template.value is None:
         return
     yield from _check_set(old, new)
@@ -83,7 +83,7 @@ def _check_group(old: FieldValue, new: FieldValue) -> Iterator[Finding]:
 def _check_unchanged(
     old: FieldValue, new: FieldValue, name: str, *, empty: object = None, sentence: str = ""
 ) -> Iterator[Finding]:
-    """Yield a finding if a field was changed; one that is left out counts as empty."""
+    """Yield a finding if a field was changed; a missing field equals `empty`."""
     former, wanted = old[name], new[name]
     if former.is_invalid or wanted.is_invalid:
         return

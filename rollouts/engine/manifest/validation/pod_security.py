@@ -1,12 +1,13 @@
-"""The Pod Security Standards of Kubernetes: what the pods of a set may ask of the nodes that they run on.
+"""The Pod Security Standards of Kubernetes: which access to their node the pods of a set may ask for.
 
-Three levels: `privileged` allows everything, `baseline` forbids what is known to lead to the node, `restricted` forbids
-more. The controls are those of the package `pod-security-admission` of Kubernetes 1.37. No rule of admission asks here:
-the level depends on who asks, so the services do (`services.pod_security`), with the template before and after.
+Three levels: `privileged` allows everything, `baseline` forbids known privilege escalations, `restricted` forbids more.
+The controls are those of the package `pod-security-admission` of Kubernetes 1.37. The rules of admission do not use
+this module, because the level depends on the user: the services do (`services.pod_security`), with the template before
+and after the change.
 
-A violation is known by the clique, the container, the field and the value. So one that is there already stays one and
-the same when a container gets another image or another place in its list, and is a new one in another container or
-with another value. The invariant: whatever is given, nothing is raised.
+A violation is identified by clique, container, field and value. So it stays the same violation when its container gets
+another image or another position in the list, and is a new one in another container or with another value. The
+invariant: these functions never raise.
 """
 
 import json
@@ -21,7 +22,7 @@ from rollouts.engine.manifest.set_manifest import FieldValue, SetManifest
 
 
 class PodSecurityLevel(StrEnum):
-    """How much pods may ask of their node, from everything to least."""
+    """The levels of the Pod Security Standards, the most permissive first."""
 
     PRIVILEGED = "privileged"
     BASELINE = "baseline"
@@ -56,7 +57,7 @@ _VOLUMES: Final = frozenset(
     }
 )
 _APPARMOR_ANNOTATION: Final = "container.apparmor.security.beta.kubernetes.io/"
-# Kubernetes before 1.27 copies these into the fields of a new pod; since then they mean nothing.
+# Kubernetes before 1.27 copies these into the fields of a new pod; later versions ignore them.
 _SECCOMP_ANNOTATIONS: Final = (
     "seccomp.security.alpha.kubernetes.io/pod",
     "container.seccomp.security.alpha.kubernetes.io/",
@@ -65,14 +66,14 @@ _SECCOMP_ANNOTATIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """Something in a set that a level does not allow."""
+    """A field of a set that a level forbids."""
 
     finding: Finding
-    key: tuple[str, ...]  # what it is, wherever in its list it stands
+    key: tuple[str, ...]  # identifies it, whatever its position in a list
 
 
 def find_violations(manifest: object, level: PodSecurityLevel) -> tuple[Violation, ...]:
-    """Return what a level does not allow in the pods of a set."""
+    """Return the violations of a level in the pods of a set."""
     if level is PodSecurityLevel.PRIVILEGED:
         return ()
     controls = _BASELINE if level is PodSecurityLevel.BASELINE else _RESTRICTED
@@ -82,28 +83,28 @@ def find_violations(manifest: object, level: PodSecurityLevel) -> tuple[Violatio
 
 
 def find_added_violations(before: object, after: object, level: PodSecurityLevel) -> tuple[Finding, ...]:
-    """Return what a level does not allow in a set, without what was in it before."""
+    """Return the violations of a level that a change adds to a set."""
     known = {one.key for one in find_violations(before, level)}
     return ValidationReport.of(one.finding for one in find_violations(after, level) if one.key not in known).errors
 
 
-# ---- what the controls look at
+# ---- what the controls read
 
 
 @dataclass(frozen=True, slots=True)
 class _PodOrContainer:
-    """A pod or one of its containers, by the names on the way to it."""
+    """A pod or one of its containers, with the names that identify it."""
 
     fields: FieldValue
     names: tuple[str, ...]
 
     @property
     def context(self) -> FieldValue:
-        """Its security context."""
+        """The security context."""
         return self.fields["securityContext"]
 
     def make_violation(self, at: FieldValue, field: str, allowed: str, value: Any = None) -> "_FieldViolation":
-        """Return a field that is not as it must be; the value tells one breach of it from another."""
+        """Return a violation at a field; the value distinguishes violations of the same field."""
         return _FieldViolation(
             at, (*self.names, field, json.dumps(at.value if value is None else value, sort_keys=True)), allowed
         )
@@ -129,30 +130,30 @@ class _Pod(_PodOrContainer):
 
     @property
     def subjects(self) -> "tuple[_PodOrContainer, ...]":
-        """The pod itself and its containers: what has a security context."""
+        """The pod and its containers, which all have a security context."""
         return (self, *self.containers)
 
     @property
     def is_windows(self) -> bool:
-        """Whether it runs on Windows, where some fields may not be written."""
+        """Whether the pod runs on Windows, where some fields are forbidden."""
         return bool(self.fields["os"]["name"].value == "windows")
 
     @property
     def is_in_user_namespace(self) -> bool:
-        """Whether root inside is not root on the node."""
+        """Whether root in the pod is not root on the node."""
         return self.fields["hostUsers"].value is False
 
 
 @dataclass(frozen=True, slots=True)
 class _FieldViolation:
-    """A field that is not as a control has it."""
+    """A field that violates a control."""
 
     field: FieldValue
     key: tuple[str, ...]
-    requirement: str  # how it must be, after "field"
+    requirement: str  # the sentence that says how to fix it
 
     def to_violation(self, level: PodSecurityLevel) -> Violation:
-        """Return it as the violation of a level."""
+        """Return this as a violation of a level."""
         sentence = f"the Pod Security level {level} applies here: {self.requirement}"
         return Violation(self.field.make_finding(FindingCode.POD_SECURITY, sentence), self.key)
 
@@ -160,9 +161,9 @@ class _FieldViolation:
 _Control = Callable[[_Pod], Iterator[_FieldViolation]]
 
 
-def _is_enabled(place: FieldValue) -> bool:
-    # Whatever else is written there is taken for true: the API server refuses it later, and nothing rests on that.
-    return place.value is not None and place.value is not False
+def _is_enabled(flag: FieldValue) -> bool:
+    # Any other value counts as true, to be safe; the API server refuses it later.
+    return flag.value is not None and flag.value is not False
 
 
 # ---- baseline

@@ -1,6 +1,6 @@
-"""Rules of what becomes of a pod: labels, annotations, containers, environment, and fields that work against gangs.
+"""Rules of pods: labels, annotations, containers, environment variables, and fields that conflict with gangs.
 
-The rest of a pod's spec is the API server's to judge when the first pod is created.
+The API server checks the rest of a pod's spec when the controller creates the first pod.
 """
 
 import re
@@ -20,7 +20,7 @@ _RESERVED_PREFIX: Final = "grove.io/"
 
 
 def check_pods(pcs: SetManifest) -> Iterator[Finding]:
-    """Yield what is wrong with the pods of the cliques."""
+    """Yield errors of the pods of the cliques."""
     for clique in pcs.cliques:
         yield from check_labels(clique["labels"])
         yield from _check_annotations(clique["annotations"])
@@ -32,7 +32,7 @@ def check_pods(pcs: SetManifest) -> Iterator[Finding]:
 
 
 def warn_about_pods(pcs: SetManifest) -> Iterator[Finding]:
-    """Yield what is odd about the pods of the cliques."""
+    """Yield warnings about the pods of the cliques."""
     priority = pcs.template["priorityClassName"].value
     for clique in pcs.cliques:
         pod = clique["spec"]["podSpec"]
@@ -94,7 +94,7 @@ def _check_variable_names(container: FieldValue) -> Iterator[Finding]:
 
 
 def check_labels(labels: FieldValue) -> Iterator[Finding]:
-    """Yield which of these texts cannot be labels."""
+    """Yield the labels whose key or value is not valid."""
     yield from _check_keys(labels, FindingCode.INVALID_LABEL)
     for value in (labels.value or {}).values():
         if value and not _is_label_value(value):

@@ -1,4 +1,4 @@
-"""Rules of what the pods of a set share: topology domains and resource claims."""
+"""Rules of topology constraints and shared resource claims."""
 
 from collections.abc import Iterator, Set
 from typing import Final
@@ -10,7 +10,7 @@ _FILTER_NOT_ALLOWED: Final = "resourceSharing of a {owner} cannot be limited to 
 
 
 def check_sharing(pcs: SetManifest) -> Iterator[Finding]:
-    """Yield what is wrong with topology constraints and shared claims, at all three levels."""
+    """Yield errors of topology constraints and shared claims, at all three levels."""
     for owner in (pcs.template, *pcs.cliques, *pcs.groups):
         yield from _check_domain(owner["topologyConstraint"])
     yield from _check_unique_claims(pcs)

@@ -1,4 +1,4 @@
-"""Rules of the order in which cliques start."""
+"""Rules of the start-up order of cliques."""
 
 from collections.abc import Iterator, Mapping
 
@@ -8,7 +8,7 @@ from rollouts.engine.model.workload import StartupType
 
 
 def check_startup(pcs: SetManifest) -> Iterator[Finding]:
-    """Yield which cliques could never start."""
+    """Yield the cliques that could never start."""
     for clique in pcs.cliques:
         for name in clique["spec"]["startsAfter"]:
             if name.value == clique["name"].value:
@@ -26,10 +26,10 @@ def _check_cycles(pcs: SetManifest) -> Iterator[Finding]:
     }
     reported: set[str] = set()
     for clique in pcs.cliques:
-        circle = find_cycle(after, clique["name"].value)
-        if circle and reported.isdisjoint(circle):
-            reported.update(circle)
-            chain = " after ".join([*circle, circle[0]])
+        cycle = find_cycle(after, clique["name"].value)
+        if cycle and reported.isdisjoint(cycle):
+            reported.update(cycle)
+            chain = " after ".join([*cycle, cycle[0]])
             yield clique["spec"]["startsAfter"].make_finding(
                 FindingCode.STARTUP_CYCLE,
                 f"none of these could ever start: {chain}; remove one of the names from startsAfter",
@@ -37,20 +37,20 @@ def _check_cycles(pcs: SetManifest) -> Iterator[Finding]:
 
 
 def find_cycle(after: Mapping[str, list[str]], start: str) -> list[str]:
-    """Return a shortest way from a clique back to itself, without that clique's second mention; empty if none.
+    """Return a shortest cycle through a clique, the clique first and mentioned once; empty if there is none.
 
     >>> find_cycle({"a": ["b"], "b": ["c"], "c": ["a"]}, "a")
     ['a', 'b', 'c']
     >>> find_cycle({"a": ["b"], "b": ["c"], "c": ["b"]}, "a")
     []
     """
-    ways = [[start]]
+    paths = [[start]]
     seen = {start}
-    for way in ways:
-        for name in after.get(way[-1], []):
-            if name == start and len(way) > 1:
-                return way
+    for path in paths:
+        for name in after.get(path[-1], []):
+            if name == start and len(path) > 1:
+                return path
             if name not in seen:
                 seen.add(name)
-                ways.append([*way, name])
+                paths.append([*path, name])
     return []

@@ -1,7 +1,8 @@
-"""Rules of the update strategy: which strategy takes which budgets, and how large they may be.
+"""Rules of the update strategy: which strategy accepts which budgets, and how large they may be.
 
-Budgets are compared with replicas when they are written, not when something is scaled later: then `budget` makes the
-best of them.
+A strategy that uses one kind of budget refuses the other kind. A strategy that uses none accepts both with a warning,
+so that a switch of the strategy is an edit of one field. Budgets are compared with replicas when they are written, not
+when something is scaled later (`model.budget` resolves them then).
 """
 
 from collections.abc import Iterator
@@ -35,7 +36,7 @@ _REDUNDANT: Final = (
 
 
 def check_strategy(pcs: SetManifest) -> Iterator[Finding]:
-    """Yield what is wrong with the strategy by itself, whatever the replicas of the set."""
+    """Yield errors of the strategy that do not depend on the replicas of the set."""
     budget = pcs.strategy["rollingUpdate"]
     yield from _check_not_both_zero(budget)
     if _strategy_type(pcs) is COMPONENT_BUDGET_STRATEGY and not _is_one_at_a_time(budget):
@@ -53,7 +54,7 @@ def check_strategy(pcs: SetManifest) -> Iterator[Finding]:
 
 
 def check_budgets(pcs: SetManifest, former: SetManifest | None = None) -> Iterator[Finding]:
-    """Yield which budgets, of those that are new or changed, do not fit the replicas of their level."""
+    """Yield the new or changed budgets that do not fit the replicas of their level."""
     budget, replicas = pcs.strategy["rollingUpdate"], pcs.spec["replicas"].value
     if former is None or former.strategy.value != pcs.strategy.value:
         yield from _check_not_over_replicas(budget, replicas)
@@ -65,12 +66,12 @@ def check_budgets(pcs: SetManifest, former: SetManifest | None = None) -> Iterat
 
 
 def warn_about_strategy(pcs: SetManifest) -> Iterator[Finding]:
-    """Yield which budgets are accepted but make no difference."""
+    """Yield the budgets that are accepted without effect."""
     type_, budget = _strategy_type(pcs), pcs.strategy["rollingUpdate"]
     if type_ is COMPONENT_BUDGET_STRATEGY and _is_set(budget) and _is_one_at_a_time(budget):
         yield budget.make_finding(FindingCode.SET_BUDGET_REDUNDANT, _REDUNDANT)
     if type_ is None or type_ in BUDGET_STRATEGIES:
-        return  # the budgets that such a strategy does not use are refused
+        return  # such a strategy refuses the budgets that it does not use
     if _is_set(budget):
         yield _make_unused_finding(budget, type_, "maxUnavailable and maxSurge of the set", SET_BUDGET_STRATEGY)
     for component in _components(pcs):
@@ -138,7 +139,7 @@ def _strategy_type(pcs: SetManifest) -> Strategy | None:
 
 @dataclass(frozen=True, slots=True)
 class _Component:
-    """A clique or a scaling group, as far as its strategy goes."""
+    """The strategy and replicas of a clique or scaling group."""
 
     kind: str
     name: str | None

@@ -1,10 +1,10 @@
-"""Fields that are accepted and have no effect yet, and what does not happen because of that.
+"""Fields that are accepted and have no effect yet, each with the consequence.
 
-Manifests written for Grove must apply here, so these fields are not refused. But nobody may believe that they work: the
+Manifests written for Grove must apply here, so these fields are not refused. To keep users from relying on them, the
 warnings of admission, the condition `Unsupported`, an Event, the page of the workload and the API name each of them.
-When one of them is built, its lines here go.
+The release that implements a field removes it from this module.
 
-Values that say what happens anyway are not named: start in any order, `paused: false`, `partition: 0`, empty lists.
+Values without a consequence are not named: start in any order, `paused: false`, `partition: 0`, empty lists.
 """
 
 from collections.abc import Iterator, Sequence
@@ -32,7 +32,7 @@ _NO_PARTITION: Final = "Grove UI does not hold replicas back yet: an update reac
 
 
 def warn_about_unsupported(pcs: SetManifest) -> Iterator[Finding]:
-    """Yield each field that is written and has no effect."""
+    """Yield a finding for each field that is written and has no effect."""
     yield from _warn_about_set(pcs)
     yield from _warn_about_startup(pcs)
     for clique in pcs.cliques:
@@ -49,7 +49,7 @@ def warn_about_unsupported(pcs: SetManifest) -> Iterator[Finding]:
 
 
 def render_unsupported(findings: Sequence[Finding]) -> str:
-    """Return one text about fields without effect: all their names, then each consequence once."""
+    """Return one text about fields without effect: the names of all fields, then each consequence once."""
     if not findings:
         return ""
     by_consequence: dict[str, list[str]] = {}
@@ -77,7 +77,7 @@ def _warn_about_startup(pcs: SetManifest) -> Iterator[Finding]:
     if startup.value in (StartupType.IN_ORDER, StartupType.EXPLICIT):
         yield startup.make_finding(FindingCode.UNSUPPORTED, _NO_ORDER)
     if startup.value != StartupType.EXPLICIT:
-        return  # nobody looks at startsAfter then, in Grove neither
+        return  # startsAfter has no effect then, as in Grove
     for clique in pcs.cliques:
         after = clique["spec"]["startsAfter"]
         names = ", ".join(name.value for name in after)

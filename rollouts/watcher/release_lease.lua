@@ -1,0 +1,6 @@
+-- Ends the lease of a cluster if it is ours.
+
+if redis.call('GET', KEYS[1]) == ARGV[1] then
+    return redis.call('DEL', KEYS[1])
+end
+return 0
