@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from tests.accounts.provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 from tests.browser.conftest import FLAGS, chromium_path
 from tests.project.running import Product, product
+from tests.web.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 
 pytestmark = pytest.mark.slow
 TOKEN = "the-token-of-the-settings-1"

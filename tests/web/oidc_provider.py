@@ -55,7 +55,7 @@ class Provider:
 def running_provider() -> Iterator[Provider]:
     """Run a provider on a free port."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.accounts.provider"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tests.web.oidc_provider"], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None

@@ -15,7 +15,7 @@ from redis import Redis
 from grove_ui.environment import Oidc, Rate
 from rollouts.models import AuditEntry, OidcIdentity, User
 from rollouts.web import oidc
-from tests.accounts.provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
+from tests.web.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
