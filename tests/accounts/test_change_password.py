@@ -1,4 +1,4 @@
-"""`manage.py changepassword` ends what the old password has opened, as the admin site does."""
+"""`manage.py changepassword` ends the sessions and revokes the tokens of an account, like the admin site."""
 
 import getpass
 import io
