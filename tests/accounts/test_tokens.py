@@ -1,4 +1,4 @@
-"""Tokens: shown once, found by their digest, of use until they expire, are revoked or their owner may not sign in."""
+"""Tokens: shown once, found by digest, valid until they expire, are revoked or their owner is deactivated."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -27,7 +27,7 @@ def ana(make_person: MakePerson) -> User:
 
 
 def answers(text: str) -> int:
-    """How the API answers somebody who shows this."""
+    """Return how the API answers a request with this token."""
     return bearing(text).get("/api/v1/me/").status_code
 
 
@@ -175,7 +175,7 @@ def test_a_revoked_token_opens_nothing_and_stays_in_the_list(ana: User) -> None:
 
 
 def make_with(text: str, name: str = "made with another") -> str:
-    """Make a token with a token, and return its text."""
+    """Create a token by the API with another token, and return its text."""
     response = bearing(text).post("/api/v1/tokens/", {"name": name}, JSON)
     made: str = response.json()["token"]
     return made

@@ -1,4 +1,4 @@
-"""The first account: made once, with a given password or one made up."""
+"""The first account: created once, with a given or a generated password."""
 
 import pytest
 from django.contrib.auth import authenticate
