@@ -1,4 +1,4 @@
-"""Nobody changes an account or a group that has, or would get, more than they have themselves: a matrix.
+"""No account changes an account or a group that has, or would get, more than it has itself: a matrix.
 
 The actors may all change accounts; they differ in what else they may. Each tries every change on every account.
 """
