@@ -50,7 +50,6 @@ HOW_TO_GET_THEM = (
     "set KUBEBUILDER_ASSETS to a folder that holds kube-apiserver and etcd (.ci/run builds and installs them)"
 )
 GARBAGE_COLLECTOR = "garbage-collector-controller"
-NAMESPACE_CONTROLLER = "namespace-controller"
 STATEFULSET_CONTROLLER = "statefulset-controller"
 
 

@@ -83,10 +83,6 @@ class Running:
                 os.kill(children[0], signal.SIGKILL)
         return bool(children)
 
-    def freeze_one_child(self) -> list[int]:
-        """Stop one process of a worker's pool in its tracks; return what was stopped."""
-        return _freeze(_children(self.pid)[:1])
-
     def freeze(self) -> list[int]:
         """Stop it and its children in their tracks; return what was stopped."""
         return _freeze(self.processes())

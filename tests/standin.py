@@ -46,12 +46,12 @@ from rollouts.cluster import (
     kubeconfig,
 )
 from rollouts.cluster.resources import NODES, PODGANGS, PODS, ResourcePath
+from rollouts.engine.model import names
 from rollouts.engine.scheduling.constraints import parse_constraints
 from rollouts.engine.scheduling.placement import Demand, GangState, NodeCapacity, PodGroupState, WaitingPod, schedule
 from rollouts.engine.scheduling.resources import compute_requests
 from rollouts.sandbox.cluster import pod_lifecycle
 from rollouts.sandbox.cluster.cache import (
-    GANG_LABEL,
     NamespacedName,
     PodGroup,
     clique_key,
@@ -63,8 +63,9 @@ from rollouts.sandbox.cluster.cache import (
     parse_pod_groups,
     uses_node_resources,
 )
-from rollouts.sandbox.cluster.conditions import find_condition, make_condition, merge_conditions
 from rollouts.sandbox.cluster.node_info import NodeInfo, parse_node_info
+from rollouts.sandbox.conditions import find_condition, make_condition, merge_conditions
+from rollouts.sandbox.times import render_time
 from tests.apiserver import die_with_parent
 
 logger = logging.getLogger(__name__)
@@ -349,7 +350,7 @@ class StandIn:
             self._tell_why(key, why)
 
     def _gang_of(self, key: NamespacedName) -> NamespacedName | None:
-        label = (self._pods[key]["metadata"].get("labels") or {}).get(GANG_LABEL)
+        label = (self._pods[key]["metadata"].get("labels") or {}).get(names.GANG)
         return self._listing.get(key) or ((key[0], label) if label else None)
 
     def _survey_gang(self, gang: NamespacedName) -> GangState:
@@ -384,12 +385,14 @@ class StandIn:
 
     def _tell_why(self, key: NamespacedName, why: str) -> None:
         pod = self._pods[key]
-        before = find_condition(pod, "PodScheduled") or {}
+        before = find_condition(pod, "PodScheduled")
         if before.get("message") == why or self._told.get(key) == (pod["metadata"]["resourceVersion"], why):
             return
         self._told[key] = pod["metadata"]["resourceVersion"], why
         condition = make_condition("PodScheduled", holds=False, reason="Unschedulable", message=why)
-        conditions = merge_conditions((pod.get("status") or {}).get("conditions"), [condition], datetime.now(UTC))
+        conditions = merge_conditions(
+            (pod.get("status") or {}).get("conditions"), [condition], render_time(datetime.now(UTC))
+        )
         # Only if nothing has happened to the pod meanwhile: it may be bound, and even Ready, when this is written.
         version = pod["metadata"]["resourceVersion"]
         self._write(lambda: self._put_status(pod, {"conditions": conditions}, version), self._think_again)

@@ -102,7 +102,7 @@ def _render_page(
         "tokens": [TokenRow(row, state_of(row, now), expiry_of(row), describe_scope(scope_of(row))) for row in rows],
         "made": made,
         "refusal": refusal,
-        "barred": permissions.find_refusal(request.user, Command.CREATE_TOKEN),
+        "blocked": permissions.find_refusal(request.user, Command.CREATE_TOKEN),
         "lifetimes": _allowed_lifetimes(),
         "usual": str(DEFAULT_TOKEN_DAYS),
         "commands": SCOPE_COMMANDS,

@@ -1,4 +1,4 @@
-"""Writes that the cluster refuses again and again: they stop growing in number, are shown, and go when it is over."""
+"""Writes that the cluster rejects again and again: their number stops growing, a condition shows them, and they end."""
 
 import math
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def create(name: str) -> Create:
 def pass_of(
     *refused: str, accepted: tuple[str, ...] = (), unsent: tuple[str, ...] = (), error: ClusterError = FORBIDDEN
 ) -> ExecutionResult:
-    """Return what became of the writes of a pass."""
+    """Return the results of the writes of a pass."""
     return ExecutionResult(
         [
             *(WriteRecord(create(name), WriteResult.REJECTED, error=error) for name in refused),
@@ -53,7 +53,7 @@ def pass_of(
 
 
 def count_often(*refused: str, times: int = MAX_SAME_REJECTIONS) -> RejectedWrites:
-    """Return the record after the same refusals in several passes."""
+    """Return the record after the same rejections in several passes."""
     record = RejectedWrites("uid.1")
     for _ in range(times):
         record = record.after_pass(pass_of(*refused), NOW, is_whole=True)
@@ -71,7 +71,7 @@ def test_another_reason_begins_the_count_anew() -> None:
 
 
 def refuse_by_turns(record: RejectedWrites, times: int) -> tuple[RejectedWrites, list[bool]]:
-    """Refuse a write for two reasons by turns; return also after which refusals it was held back."""
+    """Reject a write for two alternating reasons; return also after which rejections it was backed off."""
     held = []
     for number in range(times):
         record = record.after_pass(pass_of("a", error=(FORBIDDEN, EXISTS)[number % 2]), NOW, is_whole=True)
@@ -137,7 +137,7 @@ def test_what_was_not_sent_because_others_like_it_were_refused_is_held_back_with
     assert record.compute_backed_off(NOW) == {"create Pod a", "create Pod b", "create Pod c"}
     assert "create Pod d" not in record.compute_backed_off(NOW)
     assert record.problem is not None
-    assert record.problem[1].endswith("The same holds for 2 more.")
+    assert record.problem[1].endswith("The same applies to 2 more.")
 
 
 def test_a_record_is_read_back_and_counts_for_the_spec_it_was_made_for() -> None:
@@ -153,7 +153,7 @@ database = pytest.mark.django_db(transaction=True)
 
 
 def made_by_grove(cluster: ClusterClient, namespace: str, replicas: int) -> Loop:
-    """Create a set whose PodGangs exist already as Grove makes them: without the index of their replica."""
+    """Create a set whose PodGangs exist already as Grove creates them: without the index of their replica."""
     stored = cluster.create(
         PODCLIQUESETS, small({"metadata.namespace": namespace, **ONE_REPLICA, "spec.replicas": replicas})
     )
@@ -182,7 +182,7 @@ def made_by_grove(cluster: ClusterClient, namespace: str, replicas: int) -> Loop
 
 
 def count_creates(loop: Loop, resource: str) -> tuple[Interrupted, Callable[[], int]]:
-    """Have the writes of a loop counted from now on."""
+    """Count the creates of a loop from now on."""
     watched = Interrupted(loop.cluster, Way.CUT_BEFORE, lambda _number, _call: False)
     loop.cluster = watched.as_cluster()
     return watched, lambda: sum(call.startswith(f"create {resource} ") for call in watched.writes)
@@ -199,7 +199,7 @@ def test_creates_of_gangs_that_exist_already_stop_growing_and_are_shown(cluster:
     assert denied["reason"] == "AlreadyExists"
     assert "PodGang chat-0 exists already" in denied["message"]
     assert "grove.io/podcliqueset-replica-index=0" in denied["message"]
-    # An hour of passes, one every few seconds, whoever wakes the workload.
+    # An hour of passes, one every few seconds, as if the workload was enqueued again and again.
     clock = Workload.objects.get(namespace=namespace).refused["until"]
     for second in range(0, 3600, 20):
         outcome = loop.take_pass(clock + second)

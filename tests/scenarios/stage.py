@@ -174,10 +174,6 @@ class Stage:
             assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
             time.sleep(0.1)
 
-    def let_pass(self, seconds: float) -> None:
-        """Let time pass where the rule that is looked at counts time itself."""
-        time.sleep(seconds)
-
 
 @contextlib.contextmanager
 def staged(site: Site, title: str) -> Iterator[Stage]:

@@ -1,11 +1,11 @@
 """All objects of the sandbox, their one resourceVersion counter, and the log of changes that watches read.
 
-`verbs` is the only writer. An object handed to `put` belongs to the store from then on; an object handed out is shared
+`verbs` is the only writer. An object passed to `put` belongs to the store from then on; a returned object is shared
 and never changed. Each object is serialised once, when it is written: lists, watches and the database share the bytes.
 
 Kept in SQLite: a write is committed before `put` returns, so a process killed at any line loses nothing that was
 acknowledged, and the counter never goes back, not even over a delete. The change log lives in memory and is bounded;
-a reader that fell off its end, or comes from before a restart, is told so (`TooOldResourceVersionError`) and lists
+a reader that is behind its oldest entry, or comes from before a restart, gets a `TooOldResourceVersionError` and lists
 again.
 """
 
@@ -39,7 +39,7 @@ INSERT OR IGNORE INTO counter VALUES (1, 0);
 
 
 class TooOldResourceVersionError(Exception):
-    """The changes asked for are no longer in the log."""
+    """The requested changes are no longer in the log."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(f"changes before {oldest} are gone")
@@ -57,7 +57,7 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class StorageChange:
-    """What a write did, as listeners and watches see it."""
+    """A write, as subscribers and watches see it."""
 
     kind: Kind
     type: ChangeType
@@ -74,7 +74,7 @@ class _KindObjects:
 
     def __init__(self) -> None:
         self.by_namespace: dict[str, dict[str, StoredObject]] = {}
-        self.ordered: dict[str, list[str]] = {}  # sorted names, made on demand, forgotten on add and remove
+        self.ordered: dict[str, list[str]] = {}  # sorted names, computed on demand, dropped on add and remove
         self.changes: list[StorageChange] = []
         self.compacted_revision = 0  # revision of the newest change no longer in the log
 
@@ -98,9 +98,8 @@ class Storage:
         self._database = database
         self._objects_by_kind: dict[str, _KindObjects] = {}
         self._subscribers: list[Callable[[StorageChange], None]] = []
-        self._undelivered: deque[StorageChange] = deque()  # stored, not yet told to the listeners
+        self._undelivered: deque[StorageChange] = deque()  # stored, not yet delivered to the subscribers
         self.revision = 0
-        self.is_new = True  # nothing had ever been stored when this store was opened
         self._load()
 
     @classmethod
@@ -124,7 +123,6 @@ class Storage:
             objects = shelf.by_namespace.setdefault(namespace, {})
             objects[name] = StoredObject(orjson.loads(body), body, revision)
             self.revision = max(self.revision, revision)
-        self.is_new = self.revision == 0
         self._opened_at = self.revision
         for shelf in self._objects_by_kind.values():
             shelf.compacted_revision = self.revision
@@ -136,7 +134,7 @@ class Storage:
         return shelf.by_namespace.get(namespace or "", {}).get(name) if shelf is not None else None
 
     def list(self, kind: Kind, namespace: str | None = None) -> Iterator[StoredObject]:
-        """The objects of a kind, in one namespace or all, ordered by namespace and name."""
+        """Yield the objects of a kind, in one namespace or all, ordered by namespace and name."""
         shelf = self._objects_by_kind.get(kind.key)
         if shelf is None:
             return
@@ -151,7 +149,7 @@ class Storage:
         return sum(map(len, shelf.by_namespace.values())) if shelf is not None else 0
 
     def changes(self, kind: Kind, since: int) -> Sequence[StorageChange]:
-        """The changes of a kind after a revision, oldest first; TooOldError when some of them are gone."""
+        """Return the changes of a kind after a revision, oldest first; raise if some are no longer in the log."""
         shelf = self._objects_of(kind)
         if since < shelf.compacted_revision:
             raise TooOldResourceVersionError(shelf.compacted_revision + 1)
@@ -162,7 +160,7 @@ class Storage:
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def put(self, kind: Kind, obj: Obj) -> Obj:
-        """Store a new version of an object under the next revision, and tell the listeners."""
+        """Store a new version of an object under the next revision, and notify the subscribers."""
         metadata = obj["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
         shelf = self._objects_of(kind)
@@ -204,21 +202,21 @@ class Storage:
         return last
 
     def subscribe(self, callback: Callable[[StorageChange], None]) -> Callable[[], None]:
-        """Call back after each stored write, in order; returns what ends it."""
+        """Call back after each stored write, in order; return the function that unsubscribes."""
         self._subscribers.append(callback)
 
-        def unlisten() -> None:
+        def unsubscribe() -> None:
             if callback in self._subscribers:
                 self._subscribers.remove(callback)
 
-        return unlisten
+        return unsubscribe
 
     def _publish(self, shelf: _KindObjects, change: StorageChange) -> None:
-        """Tell the listeners, in the order of the writes even when a listener writes itself."""
+        """Notify the subscribers, in the order of the writes even when a subscriber writes."""
         shelf.append_change(change)
         self._undelivered.append(change)
         if len(self._undelivered) > 1:
-            return  # an outer call is at work and will come to this change
+            return  # an outer call is delivering and will reach this change
         while self._undelivered:
             for callback in tuple(self._subscribers):
                 callback(self._undelivered[0])

@@ -196,7 +196,11 @@ class NewWorkloadForm(ApplyForm):
         return None if refusal is None or refusal.reason is RefusalReason.GRANT_MISSING else refusal
 
     def _urls(self, context: FormContext, about: Mapping[str, Any]) -> dict[str, str]:
-        return {"desk_url": reverse("steer-new"), "trial_url": reverse("steer-new-trial"), "back_url": reverse("home")}
+        return {
+            "form_url": reverse("steer-new"),
+            "preview_url": reverse("steer-new-trial"),
+            "back_url": reverse("home"),
+        }
 
 
 # ---- the text

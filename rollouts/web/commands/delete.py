@@ -67,7 +67,7 @@ class DeleteForm(CommandForm):
             return Preview(error=refusal)
 
     def _preview_context(self, context: FormContext, preview: Preview) -> dict[str, Any]:
-        return {"told": preview.report if isinstance(preview, DeleteDryRun) else None}
+        return {"report": preview.report if isinstance(preview, DeleteDryRun) else None}
 
 
 def _measure_extent(context: FormContext) -> Extent:

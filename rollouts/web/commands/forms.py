@@ -132,7 +132,7 @@ class CommandForm(ABC):
 
     def blocked_context(self, sentence: str) -> dict[str, Any]:
         """Return what `field_context` adds where there is nothing to do; empty for an empty sentence."""
-        return {"barred": NothingToDo(sentence)} if sentence else {}
+        return {"blocked": NothingToDo(sentence)} if sentence else {}
 
     # ---- views
 
@@ -203,27 +203,27 @@ class CommandForm(ABC):
         self, request: HttpRequest, context: FormContext, about: Mapping[str, Any], preview: Preview
     ) -> dict[str, Any]:
         place, given = context.ref, request.POST if request.method == "POST" else None
-        is_race = isinstance(preview.error, VersionConflict)
+        is_conflict = isinstance(preview.error, VersionConflict)
         by_field, others = self._sort_findings(context, preview.error)
         # After a conflict the user has seen what others changed, and may send the form again.
         now = self._current_version(context)
-        version = now if given is None or is_race else given.get(VERSION_FIELD, "")
+        version = now if given is None or is_conflict else given.get(VERSION_FIELD, "")
         refusal = self._find_refusal(request, place)
         asks = "" if given is None or refusal else self.confirmation_text(context, given, **about)
         return {
             "place": place,
-            "desk": self,
+            "form": self,
             "title": self.title,
-            "send": self.submit_label,
-            "asks": asks,
-            "is_agreed": given is not None and given.get(CONFIRMED_FIELD) == asks,
-            "barred": refusal,
+            "submit_label": self.submit_label,
+            "confirmation": asks,
+            "is_confirmed": given is not None and given.get(CONFIRMED_FIELD) == asks,
+            "blocked": refusal,
             "version": version,
             "now": now,
-            "trial": preview,
-            "is_race": is_race,
-            "is_away": isinstance(preview.error, ClusterUnavailable),
-            "wrong": by_field,
+            "preview": preview,
+            "is_conflict": is_conflict,
+            "is_cluster_unavailable": isinstance(preview.error, ClusterUnavailable),
+            "field_errors": by_field,
             "findings": others,
             **self._preview_context(context, preview),
             **self._assumptions_context(context, given),
@@ -234,10 +234,10 @@ class CommandForm(ABC):
     def _preview_context(self, context: FormContext, preview: Preview) -> dict[str, Any]:
         report = preview.simulation
         if report is None:
-            return {"preview": None, "difference": []}
+            return {"simulation": None, "difference": []}
         manifest = context.snapshot.mirrored.manifest if report.version else {}
         return {
-            "preview": summarize_simulation(report),
+            "simulation": summarize_simulation(report),
             "difference": render_manifest_diff(report.changed, manifest, context.reader),
         }
 
@@ -245,7 +245,7 @@ class CommandForm(ABC):
         """Return the template context of the assumptions."""
         workload = context.snapshot.workload if self.has_assumptions else None
         return {
-            "cliques": [] if workload is None else [clique.name for clique in workload.cliques],
+            "assumption_cliques": [] if workload is None else [clique.name for clique in workload.cliques],
             "never_ready": [] if given is None else given.getlist(NEVER_READY_FIELD),
             "all_ready": given is not None and bool(given.get(ALL_READY_FIELD)),
             "is_full": given is not None and bool(given.get(FULL_FIELD)),
@@ -263,7 +263,7 @@ class CommandForm(ABC):
 
     def _urls(self, context: FormContext, about: Mapping[str, Any]) -> dict[str, str]:
         kwargs = {**url_kwargs(context.ref), **about}
-        names = {"desk_url": "", "trial_url": "-trial", "standing_url": "-standing"}
+        names = {"form_url": "", "preview_url": "-trial", "version_check_url": "-standing"}
         found = {name: reverse(f"steer-{self.name}{end}", kwargs=kwargs) for name, end in names.items()}
         return {**found, "back_url": workload_url(context.ref)}
 

@@ -72,7 +72,7 @@ class ImagesForm(EditForm):
         cliques = _list_cliques(context, given)
         fields = [field for clique in cliques for field in clique.fields]
         return {
-            "roles": cliques,
+            "cliques": cliques,
             "fields": [field.name for field in fields],
             "shared": _shared_repositories(fields),
         }

@@ -103,7 +103,7 @@ def _deleted_pods_context(place: WorkloadRef, record: int) -> dict[str, Any]:
     form = "steer-any-pods" if departures.is_by_force else "steer-pods"
     return {
         "place": place,
-        "departures": departures,
+        "deletion": departures,
         "most": MAX_PODS,
         "others_url": reverse(form, kwargs=url_kwargs(place)),  # to choose further pods in the same way
     }

@@ -32,7 +32,7 @@ class RollBackForm(EditForm):
             "diff": diff,
             "lines": parse_diff(diff.text) if diff else [],
             "title": f"Roll back to revision {number}",
-            "send": f"Roll back to revision {number}",
+            "submit_label": f"Roll back to revision {number}",
         }
 
     def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> WorkloadChange:

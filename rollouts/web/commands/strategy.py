@@ -88,7 +88,7 @@ class StrategyForm(EditForm):
             "type_part": tried.type,
             "ignored": tried.ignored,
             "rows": list(_make_rows(form, tried)),
-            "meanwhile": [] if given is None else list(_list_concurrent_changes(form, given)),
+            "concurrent_changes": [] if given is None else list(_list_concurrent_changes(form, given)),
             "fields": [STRATEGY_TYPE],
         }
 

@@ -80,7 +80,7 @@ class TakeOverForm(CommandForm):
         report = preview.report if isinstance(preview, TakeOverDryRun) else None
         objects = [] if report is None else _group_by_object(report)
         shown = objects[:_MAX_OBJECTS]
-        return {"told": report, "objects": shown, "untold": len(objects) - len(shown)}
+        return {"report": report, "objects": shown, "omitted": len(objects) - len(shown)}
 
 
 def _group_by_object(report: TakeoverResult) -> list[ChangedObject]:

@@ -17,7 +17,7 @@ from typing import Any
 
 import uvicorn
 
-from rollouts.sandbox.apiserver.asgi import create_app
+from rollouts.sandbox.apiserver.asgi import Application
 from rollouts.sandbox.apiserver.registry import Registry
 from rollouts.sandbox.apiserver.storage import Storage
 from rollouts.sandbox.apiserver.verbs import Verbs
@@ -84,7 +84,7 @@ def served(path: Path | str, registry: Registry) -> Iterator[Server]:
     """Serve a store until the block ends."""
     store = Storage.open(path)
     verbs = Verbs(store, registry, lambda: datetime.now(UTC))
-    app = create_app(verbs, store, registry)
+    app = Application(verbs, store, registry)
     listener = socket.create_server(("127.0.0.1", 0))
     # Idle connections stay: a client must not find one closed that it is about to write to.
     config = uvicorn.Config(

@@ -37,7 +37,6 @@ def test_a_reopened_store_has_every_object_and_goes_on_counting(tmp_path: Path, 
     again = Storage.open(path)
     assert [one.obj["metadata"]["name"] for one in again.list(registry.kind("configmaps"))] == ["a"]
     assert again.revision == revision
-    assert not again.is_new
     _put(again, registry, "c")
     assert again.revision == revision + 1
     again.close()

@@ -15,9 +15,9 @@ from rollouts.sandbox.apiserver.patch import PatchType
 from rollouts.sandbox.apiserver.registry import Kind, Registry
 from rollouts.sandbox.apiserver.storage import Storage
 from rollouts.sandbox.apiserver.verbs import Verbs
-from rollouts.sandbox.cluster.conditions import find_condition
 from rollouts.sandbox.cluster.controller_manager import ControllerManager
 from rollouts.sandbox.cluster.pod_lifecycle import READY_SECONDS_ANNOTATION, KubeletTimings
+from rollouts.sandbox.conditions import find_condition
 
 Obj = dict[str, Any]
 CRDS = Path(__file__).parents[3] / "deploy" / "crds"
@@ -159,8 +159,7 @@ class Cluster:
         return {name for name in self.placement() if self.condition(self.pod(name), "Ready") == "True"}
 
     def condition(self, obj: Obj, kind: str) -> str | None:
-        found = find_condition(obj, kind)
-        return None if found is None else found["status"]
+        return find_condition(obj, kind).get("status")
 
     def events(self, reason: str) -> list[Obj]:
         found = self.verbs.list(self.registry.kind("events"))

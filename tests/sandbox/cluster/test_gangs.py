@@ -1,6 +1,6 @@
 """Gangs in a cluster: whole or not at all, and told on the PodGang how far they are."""
 
-from rollouts.sandbox.cluster.conditions import find_condition
+from rollouts.sandbox.conditions import find_condition
 from tests.sandbox.cluster.cluster import Cluster
 
 GATE = {"name": "grove.io/podgang-pending-creation"}
@@ -8,7 +8,7 @@ GATE = {"name": "grove.io/podgang-pending-creation"}
 
 def reason(cluster: Cluster, pod: str) -> str:
     condition = find_condition(cluster.pod(pod), "PodScheduled")
-    assert condition is not None
+    assert condition
     return str(condition.get("message", ""))
 
 

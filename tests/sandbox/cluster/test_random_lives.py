@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from rollouts.engine.scheduling.resources import compute_requests
-from rollouts.sandbox.cluster.conditions import find_condition
 from rollouts.sandbox.cluster.node_info import parse_node_info
 from rollouts.sandbox.cluster.pod_lifecycle import KubeletTimings
+from rollouts.sandbox.conditions import find_condition
 from tests.sandbox.cluster.cluster import Cluster
 from tests.thoroughness import examples
 
@@ -115,7 +115,7 @@ class RandomLife(RuleBasedStateMachine):
                 assert pod["status"]["phase"] == ("Pending" if is_missing else "Running")
             else:
                 condition = find_condition(pod, "PodScheduled")
-                assert condition is not None
+                assert condition
                 assert condition["reason"] in ("SchedulingGated", "Unschedulable")
 
 
