@@ -72,7 +72,7 @@ def _manifest(version: str) -> Any:
 
 @pytest.fixture
 def sign_in(row: models.Cluster) -> SignIn:
-    """Sign somebody in."""
+    """Sign an account in."""
 
     def make(who: str) -> Client:
         user = _make_user(who)
