@@ -140,7 +140,7 @@ def test_what_was_followed_in_part_is_not_said_to_go_well_below_the_floor() -> N
     # Scaled out, it has not been there yet.
     more = replace(told_of(cluster, replace(cluster.workload, replicas=9)), end=SimulationEnd.UNFINISHED)
     assert more.pods.lowest < more.pods.floor
-    assert summarize_simulation(more).sentence.endswith("of its time.")
+    assert summarize_simulation(more).sentence.endswith("s were simulated.")
 
 
 # ---- the diff
