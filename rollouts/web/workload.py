@@ -33,6 +33,7 @@ from rollouts.selectors.workload_detail import WorkloadDetail, workload_detail
 from rollouts.selectors.workload_snapshot import WorkloadSnapshot, read_snapshot
 from rollouts.web.capacity_chart import make_rollout_chart
 from rollouts.web.page_layout import fragment_view, viewer_required
+from rollouts.web.query_params import parse_page_number
 from rollouts.web.revisions import make_revision_rows
 from rollouts.web.timeline_entries import group_entries
 
@@ -175,14 +176,10 @@ def pod(request: HttpRequest, cluster: str, namespace: str, name: str, pod: str)
 def timeline(request: HttpRequest, cluster: str, namespace: str, name: str) -> HttpResponse:
     """Show the whole timeline of a workload, in pages."""
     place = WorkloadRef(cluster, namespace, name)
-    given = request.GET.get("page", "")
-    window = Window(int(given) if given.isascii() and given.isdigit() and 0 < int(given) < _MAX_PAGE else 1)
+    window = Window(parse_page_number(request.GET, "page"))
     page = workload_timeline(place, window)
     context = {"place": place, "timeline": page, "steps": group_entries(page.items), "number": window.number}
     return render(request, "workload/timeline.html", context)
-
-
-_MAX_PAGE: Final = 100_000
 
 
 def _find_pod(tree: WorkloadTree, name: str) -> PodNode | None:

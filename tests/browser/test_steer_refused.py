@@ -58,7 +58,7 @@ def test_a_command_that_is_not_answered_is_told_above_the_form_which_keeps_its_i
     page.goto(f"{WORKLOAD}scale/")
     number = page.get_by_label(NAME, exact=True)
     number.fill("2")
-    expect(page.locator("#preview")).to_contain_text("1pod more", use_inner_text=False)
+    expect(page.locator("#preview")).to_contain_text("1 pod more", use_inner_text=False)
     with silent(site):
         page.get_by_role("button", name="Scale", exact=True).click()
         expect_told(page, "The cluster sandbox did not answer.")

@@ -113,7 +113,7 @@ def test_a_saved_strategy_is_obeyed_by_the_running_controller(page: Page, sandbo
     page.get_by_label("RollingUpdate").check()
     # There is something to roll at once: it is told what becomes of that.
     expect(page.locator("#preview")).to_contain_text("What this would do")
-    expect(page.locator("#preview")).to_contain_text("3pods replaced")
+    expect(page.locator("#preview")).to_contain_text("3 pods replaced")
     follow(page.get_by_role("button", name="Save to the cluster"))
     expect(page.locator("#now")).to_contain_text("All 5 pods are available and run the current template")
 
