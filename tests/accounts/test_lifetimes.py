@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from rollouts.live.sse import StreamViewer
 from rollouts.models import ApiToken, AuditEntry, OidcIdentity, User
-from rollouts.services.accounts import account_ensure_first
+from rollouts.services.first_account import account_ensure_first
 from tests.accounts.conftest import PASSWORD, MakePerson, bearing, give_token
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db, pytest.mark.usefixtures("redis")]

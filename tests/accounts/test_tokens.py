@@ -12,7 +12,8 @@ from pytest_django.fixtures import Settings
 
 from rollouts.accounts.tokens import digest_of
 from rollouts.models import ApiToken, AuditEntry, User
-from rollouts.services.accounts import MAX_TOKENS, account_ensure_first
+from rollouts.services.first_account import account_ensure_first
+from rollouts.services.tokens import MAX_TOKENS
 from tests.accounts.conftest import MakePerson, bearing, give_token
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db, pytest.mark.usefixtures("redis")]

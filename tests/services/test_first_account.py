@@ -4,7 +4,7 @@ import pytest
 from django.contrib.auth import authenticate
 
 from rollouts.models import User
-from rollouts.services.accounts import account_ensure_first
+from rollouts.services.first_account import account_ensure_first
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 

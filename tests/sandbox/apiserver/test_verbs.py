@@ -1,4 +1,4 @@
-"""What the verbs keep: names, generations, doors, preconditions, graceful ends, bindings, evictions."""
+"""The rules of the verbs: names, generations, subresources, preconditions, graceful deletion, binding, eviction."""
 
 import re
 from typing import Any

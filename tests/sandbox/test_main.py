@@ -1,4 +1,4 @@
-"""The sandbox as a process: starts, is found, survives being killed, and stops when told."""
+"""The sandbox as a process: start, kubeconfig, restart after a kill, stop on a signal, errors at start."""
 
 import http.client
 import json
@@ -18,7 +18,7 @@ import pytest
 from rollouts.sandbox.__main__ import Options, StartupError, parse_options
 
 Obj = dict[str, Any]
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PATIENCE = 90.0
 
 
@@ -78,7 +78,7 @@ def launch(data_dir: Path, **variables: str) -> subprocess.Popen[str]:
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[..., Sandbox]]:
-    """Starts sandboxes on one data directory and waits until they answer; none is left behind."""
+    """Starts sandboxes on one data directory, waits until they answer, and stops them at the end."""
     started: list[subprocess.Popen[str]] = []
 
     def run(**variables: str) -> Sandbox:

@@ -1,4 +1,4 @@
-"""A cluster in the test's own process, with a clock moved by hand: no test here sleeps."""
+"""A cluster in the test's own process, with a clock that the test sets: no test here sleeps."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +19,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 
 @pytest.fixture
 def make_cluster(tmp_path: Path) -> Iterator[Callable[[KubeletTimings], Cluster]]:
-    """Clusters at another pace."""
+    """Clusters with other timings."""
     made: list[Cluster] = []
 
     def make(pace: KubeletTimings) -> Cluster:

@@ -1,4 +1,4 @@
-"""Schemas and CEL rules: what is pruned, defaulted, refused, and what an old object may keep."""
+"""Schemas and CEL rules: what is pruned, defaulted, rejected, and what a stored object may keep."""
 
 from typing import Any
 

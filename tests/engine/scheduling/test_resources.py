@@ -1,11 +1,10 @@
-"""Quantities and what a pod asks for, against worked examples."""
+"""Quantities, and the requests of a pod, against worked examples."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from rollouts.engine.scheduling.resources import compute_requests, parse_resource_list, quantity_to_milli
-from rollouts.sandbox.cluster.node_info import parse_node_info
 
 
 @pytest.mark.parametrize(
@@ -78,24 +77,3 @@ def test_init_containers_count_by_their_peak_and_sidecars_stay() -> None:
 
 def test_a_pod_without_resources_still_takes_a_pod_slot() -> None:
     assert compute_requests({"containers": [{"name": "a"}]}) == {"pods": 1000}
-
-
-def test_a_node_is_read_with_what_it_offers() -> None:
-    node = parse_node_info(
-        {
-            "metadata": {"name": "n1", "labels": {"zone": "a"}},
-            "spec": {"unschedulable": True, "taints": [{"key": "k", "effect": "NoSchedule"}]},
-            "status": {
-                "allocatable": {"cpu": "4", "nvidia.com/gpu": "8"},
-                "conditions": [{"type": "Ready", "status": "True"}],
-                "addresses": [{"type": "InternalIP", "address": "10.0.0.1"}],
-            },
-        }
-    )
-    assert (node.cordoned, node.ready, node.has_devices, node.address) == (True, True, True, "10.0.0.1")
-    assert node.allocatable == {"cpu": 4000, "nvidia.com/gpu": 8000}
-
-
-def test_a_node_that_reported_nothing_offers_nothing_and_is_not_ready() -> None:
-    node = parse_node_info({"metadata": {"name": "n1"}})
-    assert (node.allocatable, node.ready, node.has_devices) == ({}, False, False)

@@ -13,11 +13,11 @@ from rollouts.engine.scheduling.constraints import (
     find_unmet_constraint,
     parse_constraints,
 )
-from rollouts.sandbox.cluster.node_info import NodeInfo
+from rollouts.engine.simulation.scheduler import SimulatedNode
 
 
-def a_node(*taints: Taint, labels: Mapping[str, str] | None = None, cordoned: bool = False) -> NodeInfo:
-    return NodeInfo("n1", labels or {}, taints, cordoned, {}, ready=True, address="")
+def a_node(*taints: Taint, labels: Mapping[str, str] | None = None, cordoned: bool = False) -> SimulatedNode:
+    return SimulatedNode("n1", labels=labels or {}, taints=taints, cordoned=cordoned)
 
 
 def affinity(*terms: dict[str, Any]) -> dict[str, Any]:
@@ -29,7 +29,7 @@ def expression(key: str, operator: str, *values: str) -> dict[str, Any]:
     return {"matchExpressions": [{"key": key, "operator": operator, "values": list(values)}]}
 
 
-def obstacle(spec: dict[str, Any], node: NodeInfo) -> str | None:
+def obstacle(spec: dict[str, Any], node: SimulatedNode) -> str | None:
     return find_unmet_constraint(parse_constraints(spec), node)
 
 

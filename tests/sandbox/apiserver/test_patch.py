@@ -21,7 +21,7 @@ OBJECTS = st.dictionaries(st.sampled_from("abcd"), VALUES, max_size=4)
 
 
 def _difference(old: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The merge patch that leads from one object to another."""
+    """Return the merge patch that turns one object into another."""
     patch: dict[str, Any] = {key: None for key in old if key not in new}
     for key, value in new.items():
         if key not in old:

@@ -1,4 +1,4 @@
-"""The HTTP front: who is served, what is refused, and that a refusal stores nothing."""
+"""Requests over HTTP: which are served, which are rejected, and that a rejected one stores nothing."""
 
 import json
 import socket

@@ -8,7 +8,7 @@ from rollouts.engine.scheduling.resources import quantity_to_milli
 from rollouts.sandbox.seed import NodeCounts, ensure_seeded, parse_node_counts
 from tests.sandbox.cluster.cluster import Cluster
 
-SAMPLES = Path(__file__).parents[3] / "deploy" / "samples"
+SAMPLES = Path(__file__).parents[2] / "deploy" / "samples"
 
 
 def sets(cluster: Cluster) -> set[str]:

@@ -223,7 +223,7 @@ def test_who_applies_and_withdraws_leaves_no_trace(registry: Registry, mine: Obj
 
 
 def _without_empty(spec: Obj) -> Obj:
-    """What a spec says, whatever the order of its granular lists and with nothing said about what is empty."""
+    """Return a spec without empty values and with its granular lists in a fixed order."""
     said = {key: value for key, value in spec.items() if value not in ({}, [])}
     said |= {key: sorted(said[key], key=str) for key in ("tags", "parts") if key in said}
     return said
@@ -235,7 +235,7 @@ TREES: st.SearchStrategy[Obj] = st.recursive(
 
 
 def _tidy(tree: Obj) -> Obj:
-    """A generated tree as a set: the mark of membership has nothing below it, and never stands at the root."""
+    """Return a generated tree as a set: the mark of membership is empty, and never at the root."""
 
     def below(node: Obj) -> Obj:
         return {key: {} if key == "." else below(child) for key, child in node.items() if node != {".": {}}}

@@ -1,4 +1,4 @@
-"""The sandbox refuses PodCliqueSets by the engine's rules, also where schema and CEL cannot."""
+"""The sandbox rejects PodCliqueSets by the engine's rules, also where schema and CEL cannot."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A deleted namespace takes everything in it along."""
+"""The deletion of a namespace deletes everything in it."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Owner references: who goes with whom, in which order, and that it costs no more than it must."""
+"""Owner references: which dependents are deleted, in which order, and at what cost."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the store keeps: objects, one counter, the log of changes, over any death of the process."""
+"""The storage keeps objects and revision counter over a kill of the process; the change log is bounded."""
 
 import os
 import signal

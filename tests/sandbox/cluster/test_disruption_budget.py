@@ -1,4 +1,4 @@
-"""Disruption budgets: the numbers, and that evictions keep to them."""
+"""Disruption budgets: the numbers in their status, and that evictions respect them."""
 
 from typing import Any
 

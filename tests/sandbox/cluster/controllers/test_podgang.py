@@ -1,4 +1,4 @@
-"""Gangs in a cluster: whole or not at all, and told on the PodGang how far they are."""
+"""Gangs in a cluster: the scheduler places all of a gang or none, and the PodGang's status shows its phase."""
 
 from rollouts.sandbox.conditions import find_condition
 from tests.sandbox.cluster.cluster import Cluster

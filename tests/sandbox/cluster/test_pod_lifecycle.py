@@ -1,4 +1,4 @@
-"""The life of a pod as a function of time, moment by moment."""
+"""The life of a pod as a function of time."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
