@@ -546,7 +546,7 @@ def test_the_api_says_it_as_a_problem_and_pages_in_plain_words(server: Server) -
 
 
 def test_bodies_that_are_slow_make_room_for_quick_ones() -> None:
-    with serving(together=3 * MIB) as server, contextlib.ExitStack() as stack:
+    with serving(max_total_bytes=3 * MIB) as server, contextlib.ExitStack() as stack:
         slow = [stack.enter_context(server.connect()) for _ in range(3)]
         for connection in slow:
             connection.sendall(post("/slow", b"Content-Length: %d" % (2 * MIB)) + b"x" * (MIB - KIB))
