@@ -134,7 +134,7 @@ def test_a_difference_that_is_hidden_is_told_as_such(sign_in: SignIn) -> None:
     viewer = sign_in("viewer")
     diff = json.loads(viewer.get(f"/api/v1/{BASE}revisions/2/diff/").content)
     assert (diff["changed_cliques"], diff["text"], diff["is_hidden"]) == (["router"], "", True)
-    assert "They differ in what is hidden from your account" in viewer.get(f"/{BASE}revisions/2/").content.decode()
+    assert "They differ in values that your account may not see" in viewer.get(f"/{BASE}revisions/2/").content.decode()
 
 
 def test_reading_is_not_narrowed_by_an_installation_that_is_read_only(sign_in: SignIn, settings: Any) -> None:
