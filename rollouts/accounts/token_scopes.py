@@ -1,6 +1,6 @@
 """The scope of an API token: read-only, namespaces, commands. A scope only narrows the permissions of the owner.
 
-`services.accounts` validates the requested scope and stores it; `permissions.find_refusal` checks the scope before
+`services.tokens` validates the requested scope and stores it; `permissions.find_refusal` checks the scope before
 every command. The invariant: a token that was created with another token lies within the scope of that token.
 """
 

@@ -98,8 +98,8 @@ def test_missing_definitions_and_permissions_are_said_and_waited_for(server: Api
         assert models.Workload.objects.get().cluster.name == "real"
         assert trouble("poor")[0] == "Forbidden"
 
-        # Revoked again: the problem is reported, and the mirror stays until the cluster can be read again.
+        # A CRD is deleted: the problem is reported, and the mirror stays until the cluster can be read again.
         admin.delete(CUSTOMRESOURCEDEFINITIONS, "podgangs.scheduler.grove.io")
-        wait_until(lambda: "does not serve podgangs.scheduler.grove.io:" in trouble("real")[1], SECONDS)
+        wait_until(lambda: "does not serve podgangs.scheduler.grove.io. Apply" in trouble("real")[1], SECONDS)
         assert trouble("real")[0] == "MissingDefinitions"
         assert models.Workload.objects.exists()

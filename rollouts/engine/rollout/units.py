@@ -74,14 +74,15 @@ def set_units(replicas: Iterable[ReplicaView], *, whole: bool, wanted: int) -> l
 
 def _set_unit(replica: ReplicaView, *, whole: bool, is_surge: bool) -> Unit:
     emptied = whole and replica.is_emptied
+    # A worker that emptied a surge replica was stopped before it deleted the owners: they go now.
+    outdated = replica.is_outdated or (emptied and is_surge)
     return Unit(
         key=replica.name,
         index=replica.index,
-        # A worker that emptied this surge replica was stopped before it deleted the owners: they go now.
-        outdated=replica.is_outdated or (emptied and is_surge),
+        outdated=outdated,
         available=replica.is_up,
         leaving=not replica.has_live_owners or (emptied and not is_surge),
-        update_order=set_replica_update_order(replica),
+        update_order=set_replica_update_order(replica) if outdated else (),
         scale_in_order=(),
     )
 

@@ -20,8 +20,8 @@ from rollouts import models
 from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.manifests.masking import HIDDEN, MARK, make_workload_reader, mask_manifest
 from rollouts.models import AuditEntry, NamespaceGrant, User
-from rollouts.services.accounts import token_create
 from rollouts.services.audit import Caller, Result, Source, record
+from rollouts.services.tokens import token_create
 from tests.accounts.conftest import bearing, give_token
 from tests.api.read import fleet
 
@@ -72,7 +72,7 @@ def _manifest(version: str) -> Any:
 
 @pytest.fixture
 def sign_in(row: models.Cluster) -> SignIn:
-    """Sign somebody in."""
+    """Sign an account in."""
 
     def make(who: str) -> Client:
         user = _make_user(who)

@@ -96,7 +96,7 @@ def test_a_hidden_value_cannot_be_moved_to_where_it_is_shown(with_secret: Desk) 
     sent = change_text(fields, "name: API_TOKEN", "name: LOG_LEVEL")
     answer = with_secret.send("apply", {**sent, "force": "on"})
     assert answer.status_code == 422
-    assert "This value is hidden" in answer.content.decode()
+    assert "a part of the hidden value would be visible" in answer.content.decode()
     assert SECRET not in answer.content.decode()
 
 

@@ -81,5 +81,5 @@ def test_the_password_in_an_image_is_not_shown_and_a_part_of_it_is_not_sent_back
     assert images(desk)["frontend"] == f"{secret}:v1"
     refused = desk.change("images", **{FRONTEND: fields[FRONTEND].replace("v1", "v2")})
     assert refused.status_code == 422
-    assert "write the image in full" in said_beside(refused.content.decode(), FRONTEND)
+    assert "write the whole image" in said_beside(refused.content.decode(), FRONTEND)
     assert images(desk)["frontend"] == f"{secret}:v1"

@@ -171,4 +171,4 @@ def test_what_a_preview_assumes_stands_under_its_figures_and_can_be_supposed_oth
 
 def test_a_time_that_is_none_is_refused_in_a_sentence(admin: Client, chat: models.Cluster) -> None:
     words = say(trial(admin, components__web__maxUnavailable="3", seconds_to_ready="soon"))
-    assert "Seconds to Ready must be a number from 0 to 86400; empty means as measured." in words
+    assert "Seconds to Ready must be a number from 0 to 86400, or empty for the measured time." in words

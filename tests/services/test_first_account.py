@@ -1,10 +1,10 @@
-"""The first account: made once, with a given password or one made up."""
+"""The first account: created once, with a given or a generated password."""
 
 import pytest
 from django.contrib.auth import authenticate
 
 from rollouts.models import User
-from rollouts.services.accounts import account_ensure_first
+from rollouts.services.first_account import account_ensure_first
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 

@@ -1,4 +1,4 @@
-"""Signing in by name and password: on record, not to be guessed, and telling nothing about accounts."""
+"""Signing in with a password: audited, rate-limited, and without revealing which accounts exist."""
 
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.database, pytest.mark.django_db, pytest.mark.usefixtur
 
 @pytest.fixture
 def ana(settings: Settings) -> User:
-    """Somebody with a password."""
+    """An account with a password."""
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # quick, for many guesses
     return User.objects.create_user("ana", password=PASSWORD)
 

@@ -1,4 +1,4 @@
-"""Every command is on record, whatever came of it, and what is on record stays."""
+"""The audit records every command with its outcome, and its entries stay."""
 
 from typing import Any
 
@@ -17,12 +17,12 @@ PLACE = WorkloadRef("sandbox", "team-a", "web")
 
 
 def entries() -> list[tuple[str, str]]:
-    """What is on record, in the order in which it was written."""
+    """Return the audit entries in the order of writing."""
     return list(AuditEntry.objects.order_by("id").values_list("result", "detail"))
 
 
 def begin_and_raise(user: User, error: BaseException, *, is_done: bool = False) -> None:
-    """Begin a command that ends with an error."""
+    """Run a command that fails with an error."""
     with audited_command(call_as(user), Command.SCALE_WORKLOAD, PLACE) as it:
         it.begin()
         if is_done:

@@ -1,4 +1,4 @@
-"""What the environment says about accounts: read into values, or refused with the variable and the way out."""
+"""The environment variables about accounts: parsed, or rejected with the name and a valid value."""
 
 from ipaddress import ip_network
 

@@ -1,4 +1,4 @@
-"""The page of one's own account: its password, and an end to all sessions and tokens."""
+"""The account page: change the password, and end all sessions and tokens."""
 
 from dataclasses import replace
 from typing import Any
@@ -134,7 +134,7 @@ def test_another_site_cannot_make_a_browser_do_it(ana: User, path: str) -> None:
     assert on_record() == []
 
 
-# ---- an end to everything
+# ---- ending all sessions and tokens
 
 
 def guest_of(client: Client) -> StreamViewer:

@@ -1,4 +1,4 @@
-"""/metrics: who may read it, and that every quantity is on it."""
+"""/metrics: who may read it, and that it has every metric."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,13 +23,13 @@ TOKEN = "s3cret-token"
 
 @pytest.fixture(autouse=True)
 def _nothing_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Start each test with a process that has counted nothing."""
+    """Start each test with empty counts."""
     monkeypatch.setattr(metrics, "_tally", metrics.Tally())
 
 
 @pytest.fixture
 def prometheus(settings: Settings, redis: Redis) -> Client:
-    """A client that shows the token."""
+    """A client with METRICS_TOKEN."""
     settings.ENVIRONMENT = replace(settings.ENVIRONMENT, metrics_token=TOKEN)
     return Client(headers={"authorization": f"Bearer {TOKEN}"})
 
@@ -40,7 +40,7 @@ def cluster() -> models.Cluster:
 
 
 def _scrape(client: Client) -> dict[tuple[str, ...], float]:
-    """Return every sample: its name with the values of its labels, in the order of their names, and its value."""
+    """Return all samples by name and label values, in the order of the label names."""
     response = client.get("/metrics")
     assert response.status_code == 200
     return {
@@ -162,7 +162,7 @@ def test_outdated_pods_are_counted_too_while_surge_makes_up_for_them(
     rolling = _workload(cluster, "rolling", replicas=2, updated_replicas=2, update_ended_at=None)
     _clique(rolling, replicas=3, updated=2)
     done = _workload(cluster, "done", replicas=2, updated_replicas=2, update_ended_at=1.0)
-    _clique(done, replicas=3, updated=1)  # its status is not read: nothing is left to update there
+    _clique(done, replicas=3, updated=1)  # not counted: its rollout is complete
     assert _scrape(prometheus)["grove_ui_outdated_pods", "sandbox"] == 1
 
 

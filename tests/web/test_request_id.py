@@ -1,4 +1,4 @@
-"""Each request has an id and a source; X-Forwarded-For is believed from trusted proxies only."""
+"""Each request has an id and a client address; only trusted proxies may set X-Forwarded-For."""
 
 from dataclasses import replace
 from ipaddress import ip_network
@@ -21,9 +21,9 @@ PROXIES = (ip_network("10.0.0.0/8"), ip_network("fd00::/8"))
     ("peer", "forwarded", "source"),
     [
         ("203.0.113.5", "", "203.0.113.5"),
-        ("203.0.113.5", "1.1.1.1", "203.0.113.5"),  # not a proxy of ours: not believed
+        ("203.0.113.5", "1.1.1.1", "203.0.113.5"),  # not a trusted proxy
         ("10.0.0.1", "203.0.113.5", "203.0.113.5"),
-        ("10.0.0.1", "1.1.1.1, 203.0.113.5", "203.0.113.5"),  # what the client wrote itself stands before
+        ("10.0.0.1", "1.1.1.1, 203.0.113.5", "203.0.113.5"),  # the client wrote the first address itself
         ("10.0.0.1", "203.0.113.5, 10.0.0.2", "203.0.113.5"),
         ("10.0.0.1", "10.0.0.3, 10.0.0.2", "10.0.0.3"),
         ("10.0.0.1", "", "10.0.0.1"),

@@ -1,4 +1,4 @@
-"""/healthz says that the process lives, /readyz part by part whether work can be done."""
+"""/healthz answers while the process runs; /readyz reports the state of each part."""
 
 import shutil
 import sqlite3
@@ -28,7 +28,7 @@ READY = {"database": True, "disk": True, "redis": True, "sweep": True, "cluster"
 
 
 def _detail(client: Client, name: str) -> str:
-    """Return what /readyz says about a part that is not well."""
+    """Return the detail of a failing part in /readyz."""
     part = next(part for part in client.get("/readyz").json()["parts"] if part["name"] == name)
     assert part["ok"] is False
     return str(part["detail"])
@@ -184,7 +184,7 @@ def test_a_data_folder_that_is_gone_is_said(client: Client, alive: Redis, settin
 
 
 def test_a_full_disk_is_said_until_there_is_room_again(tmp_path: Path) -> None:
-    """A disk of 128 KiB of its own, seen by one process alone: filled, then freed."""
+    """Fill and free a disk of 128 KiB, which only one process sees."""
     look = "from rollouts.runtime.database import find_disk_problem as find; print(find(Path('disk')) or 'well')"
     steps = [
         "import django; from pathlib import Path; django.setup()",
@@ -204,6 +204,6 @@ def test_a_full_disk_is_said_until_there_is_room_again(tmp_path: Path) -> None:
 
 
 def _unshare(command: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run a command that may mount: what it mounts is seen by nobody else and ends with it."""
+    """Run a command in a mount namespace of its own, which ends with it."""
     unshared = ["unshare", "--mount", "--map-root-user", "sh", "-c", command]
     return subprocess.run(unshared, cwd=folder, capture_output=True, text=True, check=False)

@@ -1,4 +1,4 @@
-"""Every error of the API is problem+json with the sentence of whoever refused; nothing unexpected is told."""
+"""Every error of the API is problem+json with the sentence of the error; an unexpected error reveals nothing."""
 
 import logging
 from collections.abc import Callable
@@ -33,7 +33,7 @@ class Order(serializers.Serializer[Any]):
 
 
 def answer(error: Exception | Callable[[Request], Response], **headers: str) -> tuple[int, dict[str, Any], Any]:
-    """Answer a request with a view that raises this, or does this."""
+    """Request a view that raises this error or calls this function."""
 
     class View(APIView):
         permission_classes = ()
@@ -157,7 +157,7 @@ def test_pages_keep_their_own_errors(client: Client) -> None:
 
 @pytest.fixture
 def viewer(make_person: MakePerson, redis: Redis) -> Client:
-    """Somebody who may read."""
+    """A client of a viewer."""
     return bearing(give_token(make_person("ana", "viewer"))[1])
 
 

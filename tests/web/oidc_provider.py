@@ -1,6 +1,6 @@
 """A small OpenID Connect provider, as a process of its own: it signs tokens, rotates its keys and checks PKCE.
 
-It lets everybody in at once, as the person it was told about. What it is told comes as JSON by POST /control: `person`
+It signs in everyone at once, as the configured person. Tests configure it by POST /control with JSON: `person`
 (claims), `faults` (ways to misbehave, see `_sign`), `rotate` (another key from now on).
 """
 
@@ -33,12 +33,12 @@ class Provider:
         self.issuer = issuer
 
     def tell(self, **words: Any) -> None:
-        """Tell it who comes, or how to misbehave."""
+        """Configure who signs in, or a fault."""
         request = urllib.request.Request(f"{self.issuer}/control", json.dumps(words).encode(), method="POST")
         urllib.request.urlopen(request, timeout=30).close()
 
     def visit(self, url: str) -> str:
-        """Follow a browser to the provider and return where it sends the browser."""
+        """Request an address of the provider and return where it redirects the browser."""
 
         class Stay(urllib.request.HTTPRedirectHandler):
             def redirect_request(self, *_args: Any) -> None:
@@ -55,7 +55,7 @@ class Provider:
 def running_provider() -> Iterator[Provider]:
     """Run a provider on a free port."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.accounts.provider"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tests.web.oidc_provider"], cwd=ROOT, stdout=subprocess.PIPE, text=True
     )
     try:
         assert process.stdout is not None

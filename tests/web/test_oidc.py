@@ -1,4 +1,4 @@
-"""Single sign-on against a real provider: who is let in, as whom, and every way in which nobody is."""
+"""Single sign-on against a real provider: who may sign in, with which account, and every way to fail."""
 
 import logging
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from redis import Redis
 from grove_ui.environment import Oidc, Rate
 from rollouts.models import AuditEntry, OidcIdentity, User
 from rollouts.web import oidc
-from tests.accounts.provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
+from tests.web.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
@@ -38,7 +38,7 @@ def process() -> Iterator[Provider]:
 
 @pytest.fixture
 def provider(process: Provider, settings: Settings, redis: Redis) -> Provider:
-    """A provider that vouches for Ana, and an installation that believes it."""
+    """A provider that knows Ana, and an installation that trusts it."""
     process.tell(person=ANA)
     configured = Oidc(
         issuer=process.issuer,
@@ -56,14 +56,14 @@ def provider(process: Provider, settings: Settings, redis: Redis) -> Provider:
 
 
 def return_address(client: Client, provider: Provider, wanted: str = "/") -> str:
-    """Set out for the provider and return where it sends the browser back to."""
+    """Start at the sign-in page, and return where the provider redirects the browser."""
     leaving = client.get("/sign-in/sso/", {"next": wanted})
     assert leaving.status_code == 302, leaving.content
     return provider.visit(leaving["Location"])
 
 
 def come(client: Client, provider: Provider, wanted: str = "/") -> Any:
-    """Sign in all the way; return the last answer."""
+    """Complete the sign-in; return the last response."""
     return client.get(return_address(client, provider, wanted))
 
 

@@ -1,4 +1,4 @@
-"""A debug page tells a stranger no setting and no secret."""
+"""A debug page shows no setting and no secret."""
 
 import sys
 from types import TracebackType
