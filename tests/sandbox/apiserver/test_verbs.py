@@ -75,7 +75,7 @@ def test_the_default_namespace_stays(api: Api) -> None:
         api.verbs.delete(api.registry.kind("namespaces"), None, "default")
 
 
-# --- subresources, generations, no-ops ------------------------------------------------------------------------------------
+# --- subresources, generations, no-ops --------------------------------------------------------------------------------
 
 
 def test_only_a_change_of_what_is_wanted_counts_a_generation(api: Api) -> None:
