@@ -48,19 +48,17 @@ from rollouts.cluster import (
 from rollouts.cluster.resources import NODES, PODGANGS, PODS, ResourcePath
 from rollouts.engine.model import names
 from rollouts.engine.scheduling.constraints import parse_constraints
-from rollouts.engine.scheduling.placement import Demand, GangState, NodeCapacity, PodGroupState, WaitingPod, schedule
+from rollouts.engine.scheduling.placement import Demand, GangState, NamespacedName, NodeCapacity, WaitingPod, schedule
+from rollouts.engine.scheduling.pod_groups import PodGroup, make_gang_state, parse_pod_groups
 from rollouts.engine.scheduling.resources import compute_requests
 from rollouts.sandbox.cluster import pod_lifecycle
 from rollouts.sandbox.cluster.cache import (
-    NamespacedName,
-    PodGroup,
     clique_key,
     is_finished,
     is_ready,
     is_terminating,
     key_of,
     node_name,
-    parse_pod_groups,
     uses_node_resources,
 )
 from rollouts.sandbox.cluster.node_info import NodeInfo, parse_node_info
@@ -355,10 +353,7 @@ class StandIn:
         return self._listing.get(key) or ((key[0], label) if label else None)
 
     def _survey_gang(self, gang: NamespacedName) -> GangState:
-        groups = self._gangs[gang]
-        return GangState(
-            gang, tuple(PodGroupState(g.name, g.min_replicas, g.members, len(g.members & self._placed)) for g in groups)
-        )
+        return make_gang_state(gang, self._gangs[gang], self._placed)
 
     def _reserve_and_bind(self, key: NamespacedName, node: str) -> None:
         """Reserve the resources of a pod on its node, and bind it."""

@@ -199,9 +199,9 @@ async def serve(options: Options, store: Storage, listener: socket.socket) -> No
     clock = partial(datetime.now, UTC)
     registry = Registry.load(DEPLOY_DIRECTORY / "crds", validators=VALIDATORS, warners=WARNERS)
     verbs = Verbs(store, registry, clock)
-    simulation = ControllerManager(verbs, store, clock, options.timings)
+    controllers = ControllerManager(verbs, store, clock, options.timings)
     ensure_seeded(verbs, options.nodes, options.samples)
-    simulation.start()
+    controllers.start()
     application = Application(verbs, store, registry)
     config = uvicorn.Config(
         application,
@@ -220,14 +220,14 @@ async def serve(options: Options, store: Storage, listener: socket.socket) -> No
 
     server = Server(config, announce, application.close)
     _stop_on_signals(server)
-    controllers_task = asyncio.create_task(simulation.run())
+    task = asyncio.create_task(controllers.run())
     try:
         await server.serve(sockets=[listener])
     finally:
-        controllers_task.cancel()
+        task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await controllers_task
-        simulation.stop()
+            await task
+        controllers.stop()
 
 
 def _stop_on_signals(server: Server) -> None:

@@ -237,7 +237,7 @@ class ResourceHandlers:
                     dry_run=options.dry_run,
                 )
             except ApiError as error:
-                if error.code != 404:  # noqa: PLR2004 gone with one of the others, by a listener
+                if error.code != 404:  # noqa: PLR2004 already deleted, by a controller that observed an earlier deletion
                     raise
                 continue
             items.append(StoredObject(obj, orjson.dumps(obj), stored.revision))

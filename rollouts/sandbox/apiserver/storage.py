@@ -119,43 +119,43 @@ class Storage:
         (self.revision,) = self._database.execute("SELECT revision FROM counter").fetchone()
         rows = self._database.execute("SELECT resource, namespace, name, revision, body FROM objects")
         for resource, namespace, name, revision, body in rows:
-            shelf = self._objects_by_kind.setdefault(resource, _KindObjects())
-            objects = shelf.by_namespace.setdefault(namespace, {})
+            kind_objects = self._objects_by_kind.setdefault(resource, _KindObjects())
+            objects = kind_objects.by_namespace.setdefault(namespace, {})
             objects[name] = StoredObject(orjson.loads(body), body, revision)
             self.revision = max(self.revision, revision)
         self._opened_at = self.revision
-        for shelf in self._objects_by_kind.values():
-            shelf.compacted_revision = self.revision
+        for kind_objects in self._objects_by_kind.values():
+            kind_objects.compacted_revision = self.revision
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def get(self, kind: Kind, namespace: str | None, name: str) -> StoredObject | None:
-        shelf = self._objects_by_kind.get(kind.key)
-        return shelf.by_namespace.get(namespace or "", {}).get(name) if shelf is not None else None
+        kind_objects = self._objects_by_kind.get(kind.key)
+        return kind_objects.by_namespace.get(namespace or "", {}).get(name) if kind_objects is not None else None
 
     def list(self, kind: Kind, namespace: str | None = None) -> Iterator[StoredObject]:
         """Yield the objects of a kind, in one namespace or all, ordered by namespace and name."""
-        shelf = self._objects_by_kind.get(kind.key)
-        if shelf is None:
+        kind_objects = self._objects_by_kind.get(kind.key)
+        if kind_objects is None:
             return
-        namespaces = sorted(shelf.by_namespace) if namespace is None else [namespace]
+        namespaces = sorted(kind_objects.by_namespace) if namespace is None else [namespace]
         for one in namespaces:
-            objects = shelf.by_namespace.get(one, {})
-            for name in tuple(shelf.sorted_names(one)):
+            objects = kind_objects.by_namespace.get(one, {})
+            for name in tuple(kind_objects.sorted_names(one)):
                 yield objects[name]
 
     def count(self, kind: Kind) -> int:
-        shelf = self._objects_by_kind.get(kind.key)
-        return sum(map(len, shelf.by_namespace.values())) if shelf is not None else 0
+        kind_objects = self._objects_by_kind.get(kind.key)
+        return sum(map(len, kind_objects.by_namespace.values())) if kind_objects is not None else 0
 
     def changes(self, kind: Kind, since: int) -> Sequence[StorageChange]:
         """Return the changes of a kind after a revision, oldest first; raise if some are no longer in the log."""
-        shelf = self._objects_of(kind)
-        if since < shelf.compacted_revision:
-            raise TooOldResourceVersionError(shelf.compacted_revision + 1)
-        if not shelf.changes or shelf.changes[-1].revision <= since:
+        kind_objects = self._objects_of(kind)
+        if since < kind_objects.compacted_revision:
+            raise TooOldResourceVersionError(kind_objects.compacted_revision + 1)
+        if not kind_objects.changes or kind_objects.changes[-1].revision <= since:
             return []
-        return shelf.changes[bisect_right(shelf.changes, since, key=attrgetter("revision")) :]
+        return kind_objects.changes[bisect_right(kind_objects.changes, since, key=attrgetter("revision")) :]
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
@@ -163,8 +163,8 @@ class Storage:
         """Store a new version of an object under the next revision, and notify the subscribers."""
         metadata = obj["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
-        shelf = self._objects_of(kind)
-        objects = shelf.by_namespace.setdefault(namespace, {})
+        kind_objects = self._objects_of(kind)
+        objects = kind_objects.by_namespace.setdefault(namespace, {})
         old = objects.get(name)
         revision = self.revision + 1
         metadata["resourceVersion"] = str(revision)
@@ -175,17 +175,17 @@ class Storage:
         self.revision = revision
         objects[name] = StoredObject(obj, body, revision)
         if old is None:
-            shelf.ordered.pop(namespace, None)
+            kind_objects.ordered.pop(namespace, None)
         change_type: ChangeType = "ADDED" if old is None else "MODIFIED"
-        self._publish(shelf, StorageChange(kind, change_type, obj, old.obj if old else None, revision, body))
+        self._publish(kind_objects, StorageChange(kind, change_type, obj, old.obj if old else None, revision, body))
         return obj
 
     def remove(self, kind: Kind, obj: Obj) -> Obj:
         """Remove an object; its last version carries the revision of the removal."""
         metadata = {**obj["metadata"]}
         namespace, name = metadata.get("namespace", ""), metadata["name"]
-        shelf = self._objects_of(kind)
-        old = shelf.by_namespace[namespace][name]
+        kind_objects = self._objects_of(kind)
+        old = kind_objects.by_namespace[namespace][name]
         revision = self.revision + 1
         metadata["resourceVersion"] = str(revision)
         last = {**obj, "metadata": metadata}
@@ -196,9 +196,9 @@ class Storage:
         self._database.execute("UPDATE counter SET revision = ?", (revision,))
         self._database.execute("COMMIT")
         self.revision = revision
-        del shelf.by_namespace[namespace][name]
-        shelf.ordered.pop(namespace, None)
-        self._publish(shelf, StorageChange(kind, "DELETED", last, old.obj, revision, orjson.dumps(last)))
+        del kind_objects.by_namespace[namespace][name]
+        kind_objects.ordered.pop(namespace, None)
+        self._publish(kind_objects, StorageChange(kind, "DELETED", last, old.obj, revision, orjson.dumps(last)))
         return last
 
     def subscribe(self, callback: Callable[[StorageChange], None]) -> Callable[[], None]:
@@ -211,9 +211,9 @@ class Storage:
 
         return unsubscribe
 
-    def _publish(self, shelf: _KindObjects, change: StorageChange) -> None:
+    def _publish(self, kind_objects: _KindObjects, change: StorageChange) -> None:
         """Notify the subscribers, in the order of the writes even when a subscriber writes."""
-        shelf.append_change(change)
+        kind_objects.append_change(change)
         self._undelivered.append(change)
         if len(self._undelivered) > 1:
             return  # an outer call is delivering and will reach this change
@@ -223,9 +223,9 @@ class Storage:
             self._undelivered.popleft()
 
     def _objects_of(self, kind: Kind) -> _KindObjects:
-        shelf = self._objects_by_kind.get(kind.key)
-        if shelf is None:
-            shelf = self._objects_by_kind[kind.key] = _KindObjects()
+        kind_objects = self._objects_by_kind.get(kind.key)
+        if kind_objects is None:
+            kind_objects = self._objects_by_kind[kind.key] = _KindObjects()
             # Before the first write of this kind in this process: what an earlier process did is not in the log.
-            shelf.compacted_revision = self._opened_at
-        return shelf
+            kind_objects.compacted_revision = self._opened_at
+        return kind_objects

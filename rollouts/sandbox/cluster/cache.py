@@ -12,23 +12,14 @@ from typing import Any
 
 from rollouts.engine.model import names
 from rollouts.engine.model.observed import TERMINAL_PHASES
+from rollouts.engine.scheduling.placement import NamespacedName
+from rollouts.engine.scheduling.pod_groups import PodGroup, parse_pod_groups
 from rollouts.sandbox.apiserver.registry import Kind, Registry
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.node_info import NodeInfo, parse_node_info
 from rollouts.sandbox.conditions import is_true
 
 Obj = dict[str, Any]
-NamespacedName = tuple[str, str]
-"""Namespace and name."""
-
-
-@dataclass(frozen=True, slots=True)
-class PodGroup:
-    """A group of a PodGang, as in its manifest."""
-
-    name: str
-    min_replicas: int
-    members: frozenset[NamespacedName]
 
 
 @dataclass(frozen=True, slots=True)
@@ -182,19 +173,3 @@ def is_ready(pod: Obj | None) -> bool:
 def uses_node_resources(pod: Obj | None) -> bool:
     """Return whether the pod takes resources of its node: from binding to its end, also while it terminates."""
     return pod is not None and node_name(pod) is not None and not is_finished(pod)
-
-
-def parse_pod_groups(gang: Obj) -> tuple[PodGroup, ...]:
-    """Read the groups of a PodGang; a reference without namespace means the gang's own."""
-    namespace = gang["metadata"]["namespace"]
-    return tuple(
-        PodGroup(
-            name=group["name"],
-            min_replicas=int(group.get("minReplicas") or 0),
-            members=frozenset(
-                (reference.get("namespace") or namespace, reference["name"])
-                for reference in group.get("podReferences") or ()
-            ),
-        )
-        for group in (gang.get("spec") or {}).get("podgroups") or ()
-    )

@@ -136,8 +136,8 @@ def compute_status(pod: Obj, context: PodContext, timings: KubeletTimings) -> Co
     """Return the status of a bound pod at `context.now`."""
     if not context.node_ready:
         return ComputedStatus(_compute_node_lost_status(pod, context.now), None)
-    line = _compute_timeline(pod, context, timings)
-    runs = {c["name"]: _compute_container(c, line, context.now, pod, timings) for c in pod["spec"]["containers"]}
+    timeline = _compute_timeline(pod, context, timings)
+    runs = {c["name"]: _compute_container(c, timeline, context.now, pod, timings) for c in pod["spec"]["containers"]}
     status = {
         **(pod.get("status") or {}),
         "phase": _compute_phase(pod, runs.values()),
@@ -145,13 +145,13 @@ def compute_status(pod: Obj, context: PodContext, timings: KubeletTimings) -> Co
         "hostIP": context.host_ip,
         "hostIPs": [{"ip": context.host_ip}],
         "containerStatuses": [_render_container_status(pod, c, runs[c["name"]]) for c in pod["spec"]["containers"]],
-        "conditions": _compute_conditions(pod, line, runs, context.now),
+        "conditions": _compute_conditions(pod, timeline, runs, context.now),
     }
     if pod["spec"].get("initContainers"):
-        status["initContainerStatuses"] = list(_render_init_statuses(pod, line, context.now))
-    if context.now >= line.created_at:
+        status["initContainerStatuses"] = list(_render_init_statuses(pod, timeline, context.now))
+    if context.now >= timeline.created_at:
         status |= {"podIP": context.pod_ip, "podIPs": [{"ip": context.pod_ip}]}
-    moments = chain(_list_start_times(pod, line), (run.next_change_at for run in runs.values()))
+    moments = chain(_list_start_times(pod, timeline), (run.next_change_at for run in runs.values()))
     return ComputedStatus(status, min((at for at in moments if at is not None and at > context.now), default=None))
 
 
@@ -258,46 +258,46 @@ def _find_fault(image: str) -> str | None:
     return tag if tag in _FAULTS else None
 
 
-def _list_start_times(pod: Obj, line: _Timeline) -> Iterator[datetime]:
+def _list_start_times(pod: Obj, timeline: _Timeline) -> Iterator[datetime]:
     """Yield the times at which something begins before the containers run."""
-    yield line.created_at
+    yield timeline.created_at
     for number in range(1, len(pod["spec"].get("initContainers") or ())):
-        yield line.created_at + timedelta(seconds=line.init_seconds * number)
-    if line.started_at is not None:
-        yield line.started_at
+        yield timeline.created_at + timedelta(seconds=timeline.init_seconds * number)
+    if timeline.started_at is not None:
+        yield timeline.started_at
 
 
 def _compute_container(
-    container: Obj, line: _Timeline, now: datetime, pod: Obj, timings: KubeletTimings
+    container: Obj, timeline: _Timeline, now: datetime, pod: Obj, timings: KubeletTimings
 ) -> _ContainerRun:
-    started_at = line.started_at
+    started_at = timeline.started_at
     if started_at is None or now < started_at:
-        initializing = pod["spec"].get("initContainers") and now >= line.created_at
+        initializing = pod["spec"].get("initContainers") and now >= timeline.created_at
         reason = "PodInitializing" if initializing else "ContainerCreating"
         return _ContainerRun(
             {"waiting": {"reason": reason}}, {}, running=False, ready=False, restarts=0, next_change_at=started_at
         )
     fault = _find_fault(container.get("image") or "")
     if fault in (CRASH, CRASH_READY, OUT_OF_MEMORY):
-        return _compute_crashing_container(line, started_at, now, pod, timings, fault=fault)
+        return _compute_crashing_container(timeline, started_at, now, pod, timings, fault=fault)
     if fault == MISSING:
-        return _compute_unpullable_container(container["image"], line, started_at, now, timings)
+        return _compute_unpullable_container(container["image"], timeline, started_at, now, timings)
     if fault == MISCONFIGURED:
         waiting = {"reason": "CreateContainerConfigError", "message": f'secret "{container["name"]}" not found'}
         return _ContainerRun({"waiting": waiting}, {}, running=False, ready=False, restarts=0, next_change_at=None)
     state = {"running": {"startedAt": render_time(started_at)}}
-    ready_at = started_at + timedelta(seconds=line.ready_seconds)
+    ready_at = started_at + timedelta(seconds=timeline.ready_seconds)
     ready = fault != BROKEN and now >= ready_at
     wake_at = None if ready or fault == BROKEN else ready_at
     return _ContainerRun(state, {}, running=True, ready=ready, restarts=0, next_change_at=wake_at)
 
 
 def _compute_unpullable_container(
-    image: str, line: _Timeline, first: datetime, now: datetime, timings: KubeletTimings
+    image: str, timeline: _Timeline, first: datetime, now: datetime, timings: KubeletTimings
 ) -> _ContainerRun:
     """Compute a container whose image cannot be pulled: attempts as long as a crashing one runs, then back-off."""
-    loop = _compute_restart_cycle((now - first).total_seconds(), line.crash_seconds, timings)
-    pauses_at = first + timedelta(seconds=loop.started_after + line.crash_seconds)
+    loop = _compute_restart_cycle((now - first).total_seconds(), timeline.crash_seconds, timings)
+    pauses_at = first + timedelta(seconds=loop.started_after + timeline.crash_seconds)
     waiting = {"reason": "ErrImagePull", "message": f'failed to pull image "{image}": not found'}
     if now >= pauses_at:
         waiting = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{image}"'}
@@ -306,16 +306,16 @@ def _compute_unpullable_container(
 
 
 def _compute_crashing_container(
-    line: _Timeline, first: datetime, now: datetime, pod: Obj, timings: KubeletTimings, *, fault: str
+    timeline: _Timeline, first: datetime, now: datetime, pod: Obj, timings: KubeletTimings, *, fault: str
 ) -> _ContainerRun:
     """Compute a container that exits, waits and restarts; its back-off is 10, 20, 40 … 300 s."""
     is_killed, ready = fault == OUT_OF_MEMORY, fault == CRASH_READY
-    loop = _compute_restart_cycle((now - first).total_seconds(), line.crash_seconds, timings)
+    loop = _compute_restart_cycle((now - first).total_seconds(), timeline.crash_seconds, timings)
     started_at, restarts = first + timedelta(seconds=loop.started_after), loop.restarts
     policy = pod["spec"].get("restartPolicy") or "Always"
     if policy == "Never":
         started_at, restarts = first, 0
-    run = timedelta(seconds=line.crash_seconds)
+    run = timedelta(seconds=timeline.crash_seconds)
     exits_at = started_at + run
     exited = _render_terminated_state(started_at, exits_at, is_killed=is_killed)
     if now < exits_at:
@@ -369,15 +369,15 @@ def _compute_phase(pod: Obj, runs: Iterable[_ContainerRun]) -> str:
     return "Failed" if ended else "Pending"
 
 
-def _compute_conditions(pod: Obj, line: _Timeline, runs: dict[str, _ContainerRun], now: datetime) -> list[Obj]:
-    initialized = line.started_at is not None and now >= line.started_at
+def _compute_conditions(pod: Obj, timeline: _Timeline, runs: dict[str, _ContainerRun], now: datetime) -> list[Obj]:
+    initialized = timeline.started_at is not None and now >= timeline.started_at
     if not pod["spec"].get("initContainers"):
         initialized = True
     unready = [name for name, run in runs.items() if not run.ready]
     why = {"reason": "ContainersNotReady", "message": f"containers with unready status: [{' '.join(unready)}]"}
     waits = {} if initialized else {"reason": "ContainersNotInitialized", "message": "init containers are at work"}
     computed = [
-        make_condition("PodReadyToStartContainers", holds=now >= line.created_at),
+        make_condition("PodReadyToStartContainers", holds=now >= timeline.created_at),
         make_condition("Initialized", holds=initialized, **waits),
         _compute_ready_condition(pod, why if unready else {}),
         make_condition("ContainersReady", holds=not unready, **(why if unready else {})),
@@ -406,13 +406,13 @@ def _compute_node_lost_status(pod: Obj, now: datetime) -> Obj:
     return {**status, "conditions": merge_conditions(status.get("conditions"), [lost], render_time(now))}
 
 
-def _render_init_statuses(pod: Obj, line: _Timeline, now: datetime) -> Iterator[Obj]:
+def _render_init_statuses(pod: Obj, timeline: _Timeline, now: datetime) -> Iterator[Obj]:
     inits = pod["spec"]["initContainers"]
     for number, container in enumerate(inits):
-        begins = line.created_at + timedelta(seconds=line.init_seconds * number)
-        ends: datetime | None = begins + timedelta(seconds=line.init_seconds)
+        begins = timeline.created_at + timedelta(seconds=timeline.init_seconds * number)
+        ends: datetime | None = begins + timedelta(seconds=timeline.init_seconds)
         if number == len(inits) - 1:
-            ends = line.started_at
+            ends = timeline.started_at
         yield _render_container_status(pod, container, _compute_init_container(container, begins, ends, now))
 
 

@@ -110,7 +110,7 @@ def test_an_apply_that_changes_nothing_writes_nothing(api: Api) -> None:
     assert _apply(api, {"size": "small", "parts": [{"name": "a"}]}, "one") is first
 
 
-def test_status_is_applied_through_its_own_door(api: Api) -> None:
+def test_status_is_applied_through_its_own_subresource(api: Api) -> None:
     _apply(api, {"size": "small"}, "one")
     body = {**widget("w"), "status": {"replicas": 3}}
     status = api.verbs.patch(api.widgets, "default", "w", PatchType.APPLY, body, manager="one", subresource="status")

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from rollouts.engine.scheduling.placement import NamespacedName
 from rollouts.sandbox.apiserver.registry import Registry
 from rollouts.sandbox.apiserver.selectors import match_labels
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
-from rollouts.sandbox.cluster.cache import ClusterCache, NamespacedName, is_finished, is_ready, is_terminating, key_of
+from rollouts.sandbox.cluster.cache import ClusterCache, is_finished, is_ready, is_terminating, key_of
 from rollouts.sandbox.cluster.client import ControllerClient
 from rollouts.sandbox.cluster.controllers import QueueController
 from rollouts.sandbox.cluster.disruption_budget import CoveredPods, compute_expected_pods, compute_status

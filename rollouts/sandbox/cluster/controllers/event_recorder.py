@@ -10,9 +10,10 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from rollouts.engine.scheduling.placement import NamespacedName
 from rollouts.sandbox.apiserver.registry import Kind
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
-from rollouts.sandbox.cluster.cache import Kinds, NamespacedName, key_of
+from rollouts.sandbox.cluster.cache import Kinds, key_of
 from rollouts.sandbox.cluster.client import ControllerClient
 from rollouts.sandbox.cluster.controllers import QueueController
 from rollouts.sandbox.times import parse_stored_time, render_time

@@ -123,12 +123,12 @@ class GarbageCollector(QueueController[str]):
             self._client.update(entry.kind, without_finalizer(obj, ORPHAN_FINALIZER))
 
     def _attempt_to_delete(self, uid: str, entry: _GraphNode, obj: Obj) -> None:
-        verdict = choose_action(
+        action = choose_action(
             obj,
             lambda reference: self._get_owner_state(entry, reference),
             has_dependents=bool(self._dependents.get(uid)),
         )
-        match verdict:
+        match action:
             case Delete(propagation):
                 self._client.delete(entry.kind, obj, propagation=propagation)
             case Keep(drop) if drop:

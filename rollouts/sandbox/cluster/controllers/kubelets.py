@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from rollouts.engine.scheduling.placement import NamespacedName
 from rollouts.sandbox.apiserver.storage import StorageChange
 from rollouts.sandbox.cluster import pod_lifecycle
 from rollouts.sandbox.cluster.cache import (
     ClusterCache,
-    NamespacedName,
     clique_key,
     is_finished,
     is_ready,

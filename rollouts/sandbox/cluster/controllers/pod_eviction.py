@@ -12,8 +12,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rollouts.engine.scheduling.constraints import Taint, compute_toleration_seconds, parse_constraints
+from rollouts.engine.scheduling.placement import NamespacedName
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
-from rollouts.sandbox.cluster.cache import ClusterCache, NamespacedName, is_finished, is_terminating, key_of, node_name
+from rollouts.sandbox.cluster.cache import ClusterCache, is_finished, is_terminating, key_of, node_name
 from rollouts.sandbox.cluster.client import ControllerClient
 from rollouts.sandbox.cluster.controllers import QueueController
 from rollouts.sandbox.conditions import make_disruption_target, merge_conditions

@@ -8,11 +8,11 @@ from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from rollouts.engine.scheduling.placement import NamespacedName
+from rollouts.engine.scheduling.pod_groups import PodGroup
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.cache import (
     ClusterCache,
-    NamespacedName,
-    PodGroup,
     is_ready,
     is_terminating,
     key_of,

@@ -17,17 +17,16 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rollouts.engine.scheduling.constraints import parse_constraints
-from rollouts.engine.scheduling.placement import Demand, GangState, NodeCapacity, PodGroupState, WaitingPod, schedule
+from rollouts.engine.scheduling.placement import Demand, NamespacedName, NodeCapacity, WaitingPod, schedule
+from rollouts.engine.scheduling.pod_groups import make_gang_state, parse_pod_groups
 from rollouts.engine.scheduling.resources import compute_requests
 from rollouts.sandbox.apiserver.storage import StorageChange
 from rollouts.sandbox.cluster.cache import (
     ClusterCache,
-    NamespacedName,
     is_finished,
     is_terminating,
     key_of,
     node_name,
-    parse_pod_groups,
     uses_node_resources,
 )
 from rollouts.sandbox.cluster.client import ControllerClient
@@ -177,10 +176,10 @@ class Scheduler:
         self._pass_due_at = None
         if not candidates:
             return
-        gangs = {c.gang: self._snapshot_gang(c.gang) for c in candidates if c.gang in self._cache.gangs}
-        decision = schedule(
-            candidates, self._snapshot_nodes(), {gang.key: gang for gang in gangs.values()}, limit=MAX_BINDINGS_PER_PASS
-        )
+        keys = dict.fromkeys(candidate.gang for candidate in candidates if candidate.gang is not None)
+        known = self._cache.gangs
+        gangs = {key: make_gang_state(key, known[key], self._scheduled_pods) for key in keys if key in known}
+        decision = schedule(candidates, self._snapshot_nodes(), gangs, limit=MAX_BINDINGS_PER_PASS)
         self.passes += 1
         self.nodes_examined += decision.nodes_examined
         for binding in decision.bindings:
@@ -204,15 +203,6 @@ class Scheduler:
         self._is_all_queued = False
         gang_of = self._cache.gang_by_pod
         return [replace(self._pending_pods[k], gang=gang_of.get(k)) for k in keys if k in self._pending_pods]
-
-    def _snapshot_gang(self, gang: NamespacedName) -> GangState:
-        groups = self._cache.gangs[gang]
-        return GangState(
-            gang,
-            tuple(
-                PodGroupState(g.name, g.min_replicas, g.members, len(g.members & self._scheduled_pods)) for g in groups
-            ),
-        )
 
     def _snapshot_nodes(self) -> list[NodeCapacity]:
         capacities = []
