@@ -8,6 +8,7 @@ leaving, except for surplus.
 from collections.abc import Iterable, Sequence
 
 from rollouts.engine.model.budget import Budget
+from rollouts.engine.model.observed import TERMINAL_PHASES
 from rollouts.engine.rollout.order import (
     group_replica_update_order,
     pod_scale_in_order,
@@ -32,12 +33,13 @@ def pod_units(view: CliqueView, *, rolling: bool) -> list[Unit]:
     wanted, current = view.wanted, view.template_hash
     units = []
     for pod in view.pods:
-        live = pod.is_live
+        # The same as `Pod.is_live`, without a call for each of thousands of pods.
+        leaving = pod.leaving or pod.phase in TERMINAL_PHASES
         update_order = pod_update_order(pod) if rolling else ()
         scale_in_order = () if rolling else pod_scale_in_order(pod, wanted, current)
         # By position, in the order of the fields: by name it takes twice as long.
-        outdated, available = pod.template_hash != current, pod.ready and live
-        units.append(Unit(pod.name, pod.index, outdated, available, not live, update_order, scale_in_order))
+        outdated, available = pod.template_hash != current, pod.ready and not leaving
+        units.append(Unit(pod.name, pod.index, outdated, available, leaving, update_order, scale_in_order))
     return units
 
 

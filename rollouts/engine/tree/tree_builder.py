@@ -317,14 +317,15 @@ def _drop_duplicates(pods: list[Pod]) -> Iterator[Stranger]:
     """Sort pods by index; of two live pods with one index keep the older and yield the other."""
     candidates = sorted(pods, key=lambda pod: (pod.index, pod.created, pod.name))
     pods.clear()
-    last = -1
+    same_index: list[Pod] = []
     for pod in candidates:
         if pod.index < 0:
             yield pod.name, "it has no index"
             continue
-        if pod.is_live:
-            if pod.index == last:
-                yield pod.name, f"another pod of {pod.clique} has the index {pod.index}"
-                continue
-            last = pod.index
+        if not same_index or same_index[0].index != pod.index:
+            same_index = []
+        elif pod.is_live and any(other.is_live for other in same_index):
+            yield pod.name, f"another pod of {pod.clique} has the index {pod.index}"
+            continue
+        same_index.append(pod)
         pods.append(pod)
