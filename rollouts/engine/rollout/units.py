@@ -33,7 +33,7 @@ def pod_units(view: CliqueView, *, rolling: bool) -> list[Unit]:
     wanted, current = view.wanted, view.template_hash
     units = []
     for pod in view.pods:
-        # As in `Pod.is_live`, which would cost a call for each of thousands of pods.
+        # The same as `Pod.is_live`, without a call for each of thousands of pods.
         leaving = pod.leaving or pod.phase in TERMINAL_PHASES
         update_order = pod_update_order(pod) if rolling else ()
         scale_in_order = () if rolling else pod_scale_in_order(pod, wanted, current)
