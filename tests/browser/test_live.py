@@ -67,7 +67,7 @@ def test_a_page_runs_each_script_once(context: BrowserContext, address: str) -> 
     page.goto(address)
     page.locator('#live[data-state="live"]').wait_for()
     scripts = [name for url in asked for name in re.findall(r"/static/([a-z_-]+)\.(?:[0-9a-f]+\.)?js$", url)]
-    assert "live" in scripts
+    assert "live-updates" in scripts
     assert len(scripts) == len(set(scripts))
     page.close()
 

@@ -1,7 +1,7 @@
-"""Which nodes a pod may be on at all, whatever room they have.
+"""Which nodes a pod may run on, whatever their free capacity.
 
-Reads nodeSelector, required node affinity and tolerations into hashable values and answers, for one node, why
-it is out of the question — in the words of the Kubernetes scheduler, because people search the web for them.
+Parses nodeSelector, required node affinity and tolerations into hashable values, and says for one node why the pod may
+not run there, in the words of the Kubernetes scheduler, because people search the web for them.
 `placement` asks this once for each node and distinct `Constraints`, for the forecast and for the sandbox alike; the
 sandbox's kubelets ask how long a pod stays under a taint. Preferred terms, pod (anti-)affinity and topology spread
 are not simulated: Grove's pods may not carry the last, and the first two only rank nodes.
@@ -24,7 +24,7 @@ class Taint:
 
 
 class NodeProperties(Protocol):
-    """What is asked of a node to know whether a pod may run on it."""
+    """What decides whether a pod may run on a node."""
 
     @property
     def name(self) -> str:
@@ -65,21 +65,21 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Toleration:
-    """A taint that a pod puts up with."""
+    """A taint that a pod tolerates."""
 
     key: str  # empty: any key
     operator: str  # Equal or Exists
     value: str
     effect: str  # empty: any effect
-    seconds: int | None  # how long NoExecute is put up with; None is for ever
+    seconds: int | None  # how long NoExecute is tolerated; None: for ever
 
 
 @dataclass(frozen=True, slots=True)
 class Constraints:
-    """Where a pod may go. Pods of one template share one value, so verdicts are remembered by it."""
+    """Where a pod may run. Pods of one template share one value, so results are cached by it."""
 
     selector: tuple[tuple[str, str], ...] = ()
-    terms: tuple[tuple[Requirement, ...], ...] | None = None  # any one of them must hold; None: no affinity asked
+    terms: tuple[tuple[Requirement, ...], ...] | None = None  # one of them must hold; None: no affinity
     tolerations: tuple[Toleration, ...] = ()
 
 
@@ -87,7 +87,7 @@ ANYWHERE: Final = Constraints()
 
 
 def parse_constraints(pod_spec: Obj) -> Constraints:
-    """Read what a pod's spec says about nodes."""
+    """Return the constraints in the spec of a pod."""
     affinity = _mapping(_mapping(pod_spec.get("affinity")).get("nodeAffinity"))
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution")
     terms = (
@@ -110,9 +110,7 @@ def _mappings(value: Any) -> list[Obj]:
 
 
 def find_unmet_constraint(constraints: Constraints, node: NodeProperties) -> str | None:
-    """Say why the node is out of the question, or None; the first reason counts, in the scheduler's own
-    order.
-    """
+    """Return why a pod may not run on a node, or None; the first reason in the order of the scheduler counts."""
     if node.cordoned and not _is_tolerated(UNSCHEDULABLE_TAINT, constraints.tolerations):
         return NODE_CORDONED
     for taint in node.taints:
@@ -124,7 +122,7 @@ def find_unmet_constraint(constraints: Constraints, node: NodeProperties) -> str
 
 
 def list_unsimulated(pod_spec: Obj) -> tuple[str, ...]:
-    """Return what of a pod's spec restricts its nodes and is not looked at here, in words."""
+    """Return the names of what restricts the nodes of a pod and is not simulated."""
     affinity = _mapping(pod_spec.get("affinity"))
     required = "requiredDuringSchedulingIgnoredDuringExecution"
     ports = (port for one in _mappings(pod_spec.get("containers")) for port in _mappings(one.get("ports")))
@@ -144,9 +142,9 @@ def list_unsimulated(pod_spec: Obj) -> tuple[str, ...]:
 
 
 def compute_toleration_seconds(tolerations: tuple[Toleration, ...], taint: Taint) -> float | None:
-    """Say how many seconds a running pod stays under a taint; None is for ever.
+    """Return how many seconds a running pod stays under a taint; None: for ever.
 
-    Admission has given every pod five minutes for nodes that are not ready, so nothing is special about these here.
+    Admission gives every pod five minutes for nodes that are not ready, so these taints need no special case here.
     """
     if taint.effect != "NoExecute":
         return None

@@ -1,13 +1,13 @@
-"""Which waiting pod goes to which node: the decision, over values.
+"""Which waiting pod goes to which node.
 
-Both clusters that we simulate decide here: the forecast (`scheduler`) and the sandbox, whose
-`controllers/scheduling.py` gathers the waiting pods, the free room of the nodes and the gangs. So a forecast and a
-sandbox never disagree about room. Gated pods are not handed in at all.
+The simulated cluster of a forecast (`simulation.scheduler`) and the scheduler of the sandbox both decide here, so they
+never disagree about capacity. Callers hand in the waiting pods without gates, the free capacity of the nodes, and the
+gangs.
 
 Gangs. A PodGang names groups of pods, each with `minReplicas`. While some group has fewer scheduled pods than
 that, the missing ones of all groups form one *minimum*: it is placed whole or not at all. Everything else is
 placed pod by pod: pods without a gang, and the pods a gang has beyond its minimum (those wait until the
-minimum stands).
+minimum is scheduled).
 
 Order. Higher priority first. Within one priority: what a gang lacks that has pods running (it lost one, or the sandbox
 was killed between two bindings), then gang minimums and lone pods, then pods beyond a minimum — a spare pod of one
@@ -16,12 +16,11 @@ always.
 
 Choice of node. The first that fits, nodes without devices first, then by name: pods without GPUs stay off the
 GPU nodes, and GPU pods fill one node before they open the next, which leaves whole nodes for pods that need
-whole nodes. It also makes the pass cheap: room only shrinks during a pass, so where one pod of a template
-found no room, the next one need not look again. A pass costs about (distinct templates times nodes, plus
+whole nodes. It also makes the pass cheap: capacity only shrinks during a pass, so a node that one pod of a template
+did not fit is not examined again for the next. A pass costs about (distinct templates times nodes, plus
 pods), not pods times nodes.
 
-Invariants: no node is ever asked for more than it has free; no gang is left between none and all of its
-minimum.
+Invariants: no node gets more than its free capacity; no gang has only a part of its minimum placed.
 """
 
 import heapq
@@ -42,18 +41,18 @@ NO_NODES: Final = "no nodes available to schedule pods"
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a pod asks of a node. Pods of one template share one value."""
+    """What a pod demands of a node. Pods of one template share one value."""
 
     requests: tuple[tuple[str, int], ...]  # resource → thousandths, sorted by name
     constraints: Constraints = ANYWHERE
 
 
 NO_DEMAND: Final = Demand(((PODS, MILLI_PER_UNIT),))
-"""Of a pod that requests nothing: it is one of the pods of its node all the same."""
+"""The demand of a pod without requests: it still counts as one of the pods of its node."""
 
 
 class SchedulableNode(NodeProperties, Protocol):
-    """What is asked of a node to choose one."""
+    """What the choice of a node depends on."""
 
     @property
     def has_devices(self) -> bool:
@@ -66,7 +65,7 @@ class WaitingPod:
 
     pod: NamespacedName
     priority: int
-    created: str  # RFC 3339, as stored: it sorts as it is
+    created: str  # RFC 3339, as stored, which sorts by time
     demand: Demand
     gang: NamespacedName | None = None  # the PodGang it belongs to, whether or not that exists yet
 
@@ -78,30 +77,30 @@ class PodGroupState:
     name: str
     min_replicas: int
     members: frozenset[NamespacedName]  # every pod it references
-    scheduled: int  # members that have a node and are not leaving
+    scheduled: int  # members that have a node and are not terminating
 
 
 @dataclass(frozen=True, slots=True)
 class GangState:
-    """A PodGang and how far it is."""
+    """A PodGang and how many of its pods are scheduled."""
 
     key: NamespacedName
     groups: tuple[PodGroupState, ...]
 
     @property
     def has_minimum(self) -> bool:
-        """Say whether every group has its minimum scheduled."""
+        """Whether every group has its minimum scheduled."""
         return all(group.scheduled >= group.min_replicas for group in self.groups)
 
     @property
     def has_scheduled_pods(self) -> bool:
-        """Say whether some pod of the gang is scheduled."""
+        """Whether some pod of the gang is scheduled."""
         return any(group.scheduled for group in self.groups)
 
 
 @dataclass(frozen=True, slots=True)
 class NodeCapacity:
-    """A node and what is free on it."""
+    """A node and its free capacity."""
 
     node: SchedulableNode
     free: ResourceList
@@ -119,10 +118,10 @@ class Binding:
 class SchedulingDecision:
     """What one pass decided."""
 
-    bindings: tuple[Binding, ...]  # in the order they were decided; the pods of a minimum stand together
-    unplaced: Mapping[NamespacedName, str]  # why a pod stays without a node
-    is_cut_short: bool  # the limit was reached: pods in neither of the two are for the next pass
-    nodes_examined: int  # nodes examined, the measure of the work done
+    bindings: tuple[Binding, ...]  # in order; the pods of a minimum are consecutive
+    unplaced: Mapping[NamespacedName, str]  # why a pod has no node
+    is_cut_short: bool  # the limit was reached; the remaining pods are for the next pass
+    nodes_examined: int  # the measure of the work done
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,37 +145,39 @@ def schedule(
     *,
     limit: int | None = None,
 ) -> SchedulingDecision:
-    """Decide where the waiting pods go; about `limit` pods at most, but a minimum is never cut."""
+    """Choose nodes for the waiting pods; for about `limit` pods at most, but never for a part of a minimum."""
     return schedule_on(CapacityTracker(rooms), waiting, gangs, limit=limit)
 
 
 def schedule_on(
-    board: "CapacityTracker",
+    tracker: "CapacityTracker",
     waiting: Iterable[WaitingPod],
     gangs: Mapping[NamespacedName, GangState],
     *,
     limit: int | None = None,
 ) -> SchedulingDecision:
-    """Decide the same on rooms that are kept from pass to pass, and take the room of the pods that are bound."""
+    """Do the same with a tracker that is kept between passes, and reserve the capacity of the bound pods."""
     units, refusals = _form_units(waiting, gangs)
     bindings: list[Binding] = []
     standing = {key for key, gang in gangs.items() if gang.has_minimum}
     for unit in sorted(units, key=_PlacementUnit.rank):
         if limit is not None and len(bindings) >= limit:
-            return SchedulingDecision(tuple(bindings), refusals, is_cut_short=True, nodes_examined=board.nodes_examined)
+            return SchedulingDecision(
+                tuple(bindings), refusals, is_cut_short=True, nodes_examined=tracker.nodes_examined
+            )
         if unit.gang is not None and unit.is_beyond_minimum and unit.gang.key not in standing:
             refusals[unit.pods[0].pod] = (
                 f"pod is beyond the minimum of PodGang {unit.gang.key[1]}, which is not placed yet"
             )
             continue
-        placed = board.place_all([pod.demand for pod in unit.pods])
+        placed = tracker.place_all([pod.demand for pod in unit.pods])
         if isinstance(placed, str):
             refusals.update(_explain_unplaced(unit, placed))
             continue
         bindings.extend(Binding(pod.pod, node) for pod, node in zip(unit.pods, placed, strict=True))
         if unit.gang is not None:
             standing.add(unit.gang.key)
-    return SchedulingDecision(tuple(bindings), refusals, is_cut_short=False, nodes_examined=board.nodes_examined)
+    return SchedulingDecision(tuple(bindings), refusals, is_cut_short=False, nodes_examined=tracker.nodes_examined)
 
 
 def _explain_unplaced(unit: _PlacementUnit, reason: str) -> dict[NamespacedName, str]:
@@ -253,37 +254,37 @@ class CapacityTracker:
         self._position = {node.name: position for position, node in enumerate(self._nodes)}
         self._candidates: dict[Demand, list[int]] = {}  # nodes its constraints allow, in order of preference
         self._filtered: dict[Constraints, tuple[list[int], Counter[str]]] = {}
-        # Candidates before this have no room for it, but for those that something has left since, by position.
+        # Candidates before this position do not fit it, except those where a pod has left since.
         self._cursor: dict[Demand, int] = {}
         self._freed: dict[Demand, list[int]] = {}
-        # Sets of demands that found no room earlier in this pass: a hundred gangs of one template that do not
-        # fit cost as much as one.
+        # Sets of demands that did not fit earlier in this pass: a hundred gangs of one template that do not fit cost as
+        # much as one.
         self._refused: dict[frozenset[tuple[Demand, int]], str] = {}
         self.nodes_examined = 0
 
     def fork(self) -> "CapacityTracker":
-        """Return the same rooms, to be filled another way."""
+        """Return a copy that changes independently."""
         other = CapacityTracker((), self._unnamed)
         other._nodes, other._position = self._nodes, self._position
         other._free = [dict(free) for free in self._free]
         other._candidates, other._filtered = dict(self._candidates), dict(self._filtered)
-        # What found no room is looked for again from the beginning: the same is found.
+        # The cursors start again at the beginning and end at the same nodes.
         return other
 
     def reserve(self, node: str, demand: Demand) -> None:
-        """Take the room of a pod that is on a node already; a node that is not among the rooms has none to take."""
+        """Reserve the capacity for a pod that is on a node; an unknown node is ignored."""
         if node in self._position:
             self._take(self._position[node], demand, 1)
 
     def release(self, node: str, demand: Demand) -> None:
-        """Free the room of a pod that has left its node: what found no room before may find some now."""
+        """Free the capacity of a pod that left its node: demands that did not fit may fit now."""
         if node in self._position:
             self._take(self._position[node], demand, -1)
             self._reconsider_node(self._position[node])
             self._refused.clear()
 
     def place_all(self, demands: Sequence[Demand]) -> list[str] | str:
-        """Place every demand and give the node names in the same order, or place none and give the reason."""
+        """Place every demand and return the node names in the same order, or place none and return the reason."""
         shape = frozenset(Counter(demands).items())
         if shape in self._refused:
             return self._refused[shape]
@@ -319,7 +320,7 @@ class CapacityTracker:
         return all(free.get(name, self._unnamed) >= amount for name, amount in demand.requests)
 
     def _reconsider_node(self, index: int) -> None:
-        """Have a node looked at again by whoever found no room on it."""
+        """Examine a node again for every demand that did not fit it."""
         for demand, cursor in self._cursor.items():
             candidates = self._candidates_of(demand)
             position = bisect_left(candidates, index)
@@ -344,7 +345,7 @@ class CapacityTracker:
         return self._candidates[demand]
 
     def _filter_nodes(self, constraints: Constraints) -> tuple[list[int], Counter[str]]:
-        """Split the nodes into those allowed and, counted by reason, those that are not."""
+        """Return the allowed nodes, and the others counted by reason."""
         if constraints not in self._filtered:
             allowed: list[int] = []
             reasons: Counter[str] = Counter()
@@ -359,9 +360,7 @@ class CapacityTracker:
         return self._filtered[constraints]
 
     def _explain(self, demand: Demand) -> str:
-        """Word the refusal as the Kubernetes scheduler does: nodes counted by reason, in the order of the
-        text.
-        """
+        """Render the refusal as the Kubernetes scheduler does: nodes counted by reason, sorted by text."""
         if not self._nodes:
             return NO_NODES
         allowed, obstacles = self._filter_nodes(demand.constraints)

@@ -1,8 +1,8 @@
-"""How much a node offers and how much a pod requests, in exact integers.
+"""The resources that nodes offer and pods request, in exact integers.
 
-Kubernetes writes amounts as quantities ("500m", "1.5Gi", "2e3"). They are read here once into whole thousandths,
-rounded up, so that a scheduler adds and compares plain integers and never meets a rounding error. The sandbox's
-scheduler, the forecast and the mirror all read requests here. The invariant: for every resource, `allocatable` minus
+Kubernetes writes amounts as quantities ("500m", "1.5Gi", "2e3"). They are converted here to whole thousandths, rounded
+up, so that a scheduler adds and compares integers without rounding errors. The scheduler of the sandbox, the forecast
+and the mirror all compute requests here. The invariant: for every resource, `allocatable` minus
 the sum of `compute_requests` of the pods on a node is exactly what is free.
 """
 
@@ -20,12 +20,12 @@ ResourceList = Mapping[str, int]
 PODS: Final = "pods"
 NATIVE_RESOURCES: Final = frozenset({"cpu", "memory", "ephemeral-storage", PODS})
 MILLI_PER_UNIT: Final = 1000
-# Larger exponents are no amount of anything, and would take minutes to compute.
+# Larger exponents are no real amounts, and would take minutes to compute.
 _MAX_EXPONENT: Final = 30
 
 
 def quantity_to_decimal(value: object) -> Decimal:
-    """Return the number that a quantity stands for; 0 for anything that is not one.
+    """Return the number of a quantity; 0 for anything that is no quantity.
 
     >>> [str(quantity_to_decimal(value)) for value in ("2", "500m", "80Mi", 3, "much", None)]
     ['2', '0.500', '83886080', '3', '0', '0']
@@ -39,12 +39,12 @@ def quantity_to_decimal(value: object) -> Decimal:
 
 @lru_cache(maxsize=4096)
 def quantity_to_milli(quantity: str | int | float) -> int:
-    """Read a quantity into thousandths, rounded up: "100m" → 100, "1Ki" → 1024000, "1n" → 1; what is none is 0."""
+    """Return a quantity in thousandths, rounded up: "100m" → 100, "1Ki" → 1024000, "1n" → 1; 0 if it is none."""
     return math.ceil(quantity_to_decimal(quantity) * MILLI_PER_UNIT)
 
 
 def parse_resource_list(quantities: Any) -> dict[str, int]:
-    """Read a resource list; what is no resource list is empty."""
+    """Return a resource list in thousandths; empty for anything that is no resource list."""
     if not isinstance(quantities, Mapping):
         return {}
     return {
@@ -55,7 +55,7 @@ def parse_resource_list(quantities: Any) -> dict[str, int]:
 
 
 def compute_requests(pod_spec: Mapping[str, Any]) -> dict[str, int]:
-    """Add up what a pod requests of its node, itself as one of the node's `pods` included.
+    """Add up the requests of a pod, which include one of the `pods` of its node.
 
     Init containers run one after the other before the rest, except those with restartPolicy Always, which
     keep running: with a sidecar of 1 cpu, an init container of 4 cpu after it and two containers of 2 cpu the
@@ -82,7 +82,7 @@ def add_resources(left: ResourceList, right: ResourceList) -> dict[str, int]:
 
 
 def has_devices(allocatable: ResourceList) -> bool:
-    """Say whether a node offers extended resources such as GPUs."""
+    """Whether a node offers extended resources such as GPUs."""
     return any(amount > 0 and name not in NATIVE_RESOURCES for name, amount in allocatable.items())
 
 
@@ -95,7 +95,7 @@ def _list_containers(value: Any) -> list[Mapping[str, Any]]:
 
 
 def _container_requests(container: Mapping[str, Any]) -> dict[str, int]:
-    """Read a container's requests; a limit without a request is its request too."""
+    """Return the requests of a container; a limit without a request is its request, too."""
     resources = container.get("resources")
     if not isinstance(resources, Mapping):
         return {}

@@ -1,1 +1,1 @@
-"""A change run to its end in a simulated cluster, before anybody makes it."""
+"""A change simulated to its end before it is made."""

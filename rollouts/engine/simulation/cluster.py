@@ -1,13 +1,13 @@
-"""A cluster as values: carries out what a plan says, the way a cluster would, and lets time pass.
+"""A simulated cluster: it applies the actions of a plan the way a cluster would, and lets time pass.
 
-`simulate` plans, hands the actions in here, looks at what is there and plans again. Nothing reads a clock: `now`
-is a number that `advance` moves to the next moment at which something happens. The same world and the same actions
-always end in the same state.
+`simulate` plans, applies the actions here, observes the objects and plans again. Nothing reads a clock: `now` is a
+number, and `advance` moves it to the next event. The invariant: the same objects and the same actions always end in the
+same state.
 
-What it keeps of a cluster: uids and resourceVersions, and with them the refusal of a write that comes too late; names
-that are taken until their object is gone; owners whose end is the end of what they own; pods that take time to go;
-gates; gangs that are placed whole or not at all, in limited room (`scheduler`); pods that take time to become Ready, or
-never do. What it leaves out: images, probes, eviction, the order in which the cliques of a gang start.
+It simulates uids and resourceVersions, so that a late write is refused; names that are taken until their object is
+gone; garbage collection; pods that take time to terminate; scheduling gates; gangs that are scheduled whole or not at
+all, on nodes with limited capacity (`scheduler`); pods that take time to become Ready, or never do. It leaves out
+images, probes, eviction, and the order in which the cliques of a gang start.
 """
 
 import heapq
@@ -30,10 +30,10 @@ UNLIMITED_NODES: Final = (SimulatedNode("node", takes_all=True),)
 TemplateKey: TypeAlias = tuple[str, str]
 """Name of a clique of the template, and a template hash: cliques with equal templates have equal hashes."""
 
-# The replica of a pod whose PodClique was gone before anybody looked.
+# The replica of a pod whose PodClique was gone from the start.
 UNKNOWN_REPLICA: Final = -1
 
-# What a pod is given to end by itself, as the API server gives it where nobody says otherwise.
+# The default grace period of a pod, as the API server sets it.
 GRACE_SECONDS: Final = 30.0
 
 
@@ -42,26 +42,26 @@ class ClusterBehaviour:
     """How a simulated cluster behaves."""
 
     nodes: tuple[SimulatedNode, ...] = UNLIMITED_NODES
-    # From the node to Ready; `ready_seconds_of` says otherwise for some cliques of the template, template hashes, or
-    # both together.
+    # From the binding of a pod until it is Ready; `ready_seconds_of` overrides it by clique of the template, template
+    # hash, or both.
     ready_seconds: float = 30.0
     ready_seconds_of: Mapping[str | TemplateKey, float] = field(default_factory=dict)
-    # How long pods that are there already have been on their node, by name; of others that is not known.
+    # How long pods that exist already have been on their node, by name, where it is known.
     seconds_on_node: Mapping[str, float] = field(default_factory=dict)
-    # Template hashes, alone or of one clique, names of single pods, or hostnames of those and their successors, that
-    # never become Ready.
+    # What never becomes Ready: template hashes, also of one clique only, pods by name, or pods and their successors by
+    # hostname.
     never_ready: frozenset[str | TemplateKey] = frozenset()
-    # From the deletion of a pod on a node until it is gone; one on no node goes at once.
+    # From the deletion of a pod until it is gone; a pod without a node is gone at once.
     termination_seconds: float = 5.0
-    # From the end of an owner until what it owned is deleted.
+    # From the deletion of an owner until garbage collection deletes what it owned.
     garbage_collection_seconds: float = 0.0
-    # Whether a deleted owner stays, leaving, until all that it owned is gone; else it goes first.
+    # Whether owners are deleted in the foreground: they terminate until everything that they own is gone.
     foreground_deletion: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class RejectedWrite:
-    """A write that the cluster did not take."""
+    """A write that the cluster refused."""
 
     action: Action
     reason: str  # AlreadyExists, Conflict, NotFound: the words of the API
@@ -94,7 +94,7 @@ class SimulatedCluster:
         now: float = 0.0,
         demands: Mapping[str, Demand] | None = None,
     ) -> None:
-        """Start from what is observed; `demands` says by name what the pods that are there ask of a node."""
+        """Start with the observed objects; `demands` has by name what the observed pods demand of a node."""
         self.now = now
         self.status: Mapping[str, Any] = observed.status
         self._behaviour = behaviour
@@ -108,33 +108,31 @@ class SimulatedCluster:
         self._scheduler = SimulatedScheduler(behaviour.nodes)
         self._demands: dict[str, Demand] = dict(demands or {})
         self._timers: list[tuple[float, int, _TimerEvent, str, str]] = []
-        self._objects_created = _highest_uid(observed)  # objects are counted on from there, which gives uids,
-        self._writes = 0  # and writes from the beginning, which gives resourceVersions and the order of events
+        self._objects_created = _highest_uid(observed)  # the counter behind uids
+        self._writes = 0  # the counter behind resourceVersions and the order of events
         self._owned: dict[str, dict[str, Kind]] = {}  # names and kinds by the uid of the owner
         self._owner: dict[str, str] = {}  # uid of the owner by uid
-        self._terminating_owners: dict[str, tuple[Kind, str]] = {}  # by uid, owners that go when all they own is gone
-        self._replica_of: dict[str, int] = {}  # of the set, by the name of a PodClique, also when that is gone
-        self._replica_of_pod: dict[
-            str, int
-        ] = {}  # replica of the set, by the name of a pod: the same as long as the pod is there
-        self._of_replica: dict[int, dict[tuple[Kind, str], ClusterObject]] = {}  # what the tables have of it
-        self._journal: list[int] = []  # the replica of each thing that something happened to, in order
+        self._terminating_owners: dict[str, tuple[Kind, str]] = {}  # by uid; they are removed after what they own
+        self._replica_of: dict[str, int] = {}  # of the set, by the name of a PodClique, also of removed ones
+        self._replica_of_pod: dict[str, int] = {}  # of the set, by the name of a pod; it never changes
+        self._of_replica: dict[int, dict[tuple[Kind, str], ClusterObject]] = {}  # the objects of each replica
+        self._journal: list[int] = []  # the replica of each changed object, in order
         self._gang_of: dict[str, str] = {}  # by the name of a pod
-        self._waiting: dict[str, None] = {}  # pods without gate and node, in the order in which they came
+        self._waiting: dict[str, None] = {}  # pods without gate and node, oldest first
         self._import_observed(observed)
 
     def fork(self) -> "SimulatedCluster":
-        """Return a second world that is as this one is now and goes its own way."""
+        """Return a copy that changes independently."""
         other = copy(self)
         vars(other).update((name, _copy_table(value)) for name, value in vars(self).items())
         return other
 
     def observed(self) -> Observed:
-        """Return what is there now."""
+        """Return all objects."""
         return self._observe({kind: table.values() for kind, table in self._tables.items()})
 
     def observed_replicas(self, indices: Iterable[int]) -> Observed:
-        """Return what is there of some replicas of the set, without looking at the others."""
+        """Return the objects of some replicas of the set, without going through the others."""
         found: dict[Kind, list[Any]] = {kind: [] for kind in self._tables}
         for index in indices:
             for (kind, _), thing in self._of_replica.get(index, _NO_OBJECTS).items():
@@ -153,16 +151,16 @@ class SimulatedCluster:
 
     @property
     def journal_position(self) -> int:
-        """Where its journal ends; all that happens from now on comes after it."""
+        """The end of the journal; every later change comes after it."""
         return len(self._journal)
 
-    def replicas_changed_since(self, mark: int) -> set[int]:
-        """Return the replicas that changed after a mark; `UNKNOWN_REPLICA` for an object that belongs to none."""
-        return {*self._journal[mark:]}
+    def replicas_changed_since(self, position: int) -> set[int]:
+        """Return the replicas that changed since a journal position; `UNKNOWN_REPLICA` for objects without one."""
+        return {*self._journal[position:]}
 
     @property
     def has_unknown_replica(self) -> bool:
-        """Whether there is anything of which the replica is not known."""
+        """Whether an object exists whose replica is not known."""
         return bool(self._of_replica.get(UNKNOWN_REPLICA))
 
     @property
@@ -172,11 +170,11 @@ class SimulatedCluster:
 
     @property
     def next_at(self) -> float | None:
-        """When something happens by itself; None: never."""
+        """The time of the next event; None if there is none."""
         return self._timers[0][0] if self._timers else None
 
     def advance(self, until: float | None = None) -> None:
-        """Let time pass: to the next moment at which something happens, or to `until`, and let that happen."""
+        """Let time pass until the next event, or until `until`, and handle the events that are due."""
         moment = self.next_at if until is None else until
         self.now = max(self.now, self.now if moment is None else moment)
         while self._timers and self._timers[0][0] <= self.now:
@@ -185,28 +183,28 @@ class SimulatedCluster:
         self._schedule_pods()
 
     def apply(self, actions: Iterable[Action]) -> tuple[RejectedWrite, ...]:
-        """Carry out writes in their order; return those that were refused."""
-        refused = []
+        """Apply writes in their order; return the refused ones."""
+        rejected = []
         for action in actions:
             reason = self._write(action)
             if reason:
-                refused.append(RejectedWrite(action, reason))
+                rejected.append(RejectedWrite(action, reason))
         self._schedule_pods()
-        return tuple(refused)
+        return tuple(rejected)
 
-    # What other people and the cluster itself do.
+    # What users and the cluster itself do.
 
     def delete(self, kind: Kind, name: str) -> None:
-        """Delete an object, as a person would."""
+        """Delete an object, as a user would."""
         self._delete(kind, name)
         self._schedule_pods()
 
     def exists(self, kind: Kind, name: str) -> bool:
-        """Whether there is an object of this kind and name."""
+        """Whether an object of this kind and name exists."""
         return name in self._tables[kind]
 
     def remove(self, pod: str) -> None:
-        """Take a pod out at once, as a forced deletion does."""
+        """Remove a pod at once, as a forced deletion does."""
         self._remove(Kind.POD, self.pods[pod])
         self._schedule_pods()
 
@@ -230,18 +228,18 @@ class SimulatedCluster:
         self._store(Kind.POD, fast_replace(self.pods[pod], failing=True, fault=fault, fault_detail=detail))
 
     def fail_pod(self, pod: str) -> None:
-        """Let a pod end for good, as an eviction or the shutdown of its node does: it stays, and its room is free."""
+        """Let a pod fail, as an eviction or the shutdown of its node does: the pod stays, and its capacity is free."""
         thing = self.pods[pod]
         self._scheduler.release(pod)
         self._store(Kind.POD, fast_replace(thing, phase="Failed", ready=False))
 
     def set_behaviour(self, behaviour: ClusterBehaviour) -> None:
-        """Make the cluster behave otherwise from now on: nodes come and go, images break."""
+        """Change the behaviour from now on: nodes come and go, images break."""
         self._behaviour = behaviour
         self._scheduler.replace(behaviour.nodes)
         self._schedule_pods()
 
-    # Writes, each returning why it was refused, or nothing.
+    # Writes; each returns the reason of a refusal, or an empty string.
 
     def _write(self, action: Action) -> str:
         if isinstance(action, Create):
@@ -267,7 +265,7 @@ class SimulatedCluster:
             self._demands[name] = read_demand(action.manifest["spec"])
         self._store(action.kind, thing)
         if owner["uid"] in self._terminating_owners:
-            # Whoever made it did not know that its owner is leaving; it goes too, or the owner would stay for ever.
+            # The owner is already terminating: without its new object it would never go.
             self._start_timer(
                 _TimerEvent.GARBAGE_COLLECT, owner["name"], owner["uid"], self._behaviour.garbage_collection_seconds
             )
@@ -276,15 +274,7 @@ class SimulatedCluster:
     def _parse(self, kind: Kind, manifest: Mapping[str, Any]) -> ClusterObject:
         self._objects_created += 1
         uid, version = f"uid-{self._objects_created}", self._next_version()
-        if kind is Kind.POD:
-            return objects.parse_pod(manifest, uid, self.now)
-        if kind is Kind.CLIQUE:
-            return objects.parse_clique(manifest, uid, version, self.now)
-        if kind is Kind.GROUP:
-            return objects.parse_group(manifest, uid, version, self.now)
-        if kind is Kind.GANG:
-            return objects.parse_gang(manifest, uid, version)
-        return objects.parse_service(manifest, uid)
+        return objects.parse_object(kind, manifest, uid, version, self.now)
 
     def _patch(self, action: Patch) -> str:
         thing = self._tables[action.kind].get(action.name)
@@ -341,7 +331,7 @@ class SimulatedCluster:
         self._record_change(thing)[kind, thing.name] = thing
 
     def _record_change(self, thing: ClusterObject) -> dict[tuple[Kind, str], ClusterObject]:
-        """Note that something happened to the replica of an object; return what there is of that replica."""
+        """Record that the replica of an object changed; return the objects of that replica."""
         if isinstance(thing, Pod):
             replica = self._replica_of_pod.setdefault(thing.name, self._replica_of.get(thing.clique, UNKNOWN_REPLICA))
         else:
@@ -376,7 +366,7 @@ class SimulatedCluster:
         self._start_timer(_TimerEvent.TERMINATED, pod.name, pod.uid, self._behaviour.termination_seconds)
 
     def _remove(self, kind: Kind, thing: ClusterObject) -> None:
-        """Take an object out; what it owned is deleted, and an owner that waited for it goes too."""
+        """Remove an object; delete what it owns, and remove an owner that waited for it."""
         del self._tables[kind][thing.name]
         self._record_change(thing).pop((kind, thing.name), None)
         if isinstance(thing, Pod):
@@ -441,7 +431,7 @@ class SimulatedCluster:
             self._start(fast_replace(self.pods[name], node=node, phase="Running", message="", scheduled_at=self.now))
 
     def _start(self, pod: Pod) -> None:
-        """Let a pod that has a node become Ready in its time, or fail then."""
+        """Start a pod on its node: after its time it becomes Ready, or fails."""
         self._store(Kind.POD, pod)
         behaviour, key = self._behaviour, self._key_of(pod)
         found = (behaviour.ready_seconds_of.get(one) for one in (key, pod.template_hash, key[0]))
@@ -457,7 +447,7 @@ class SimulatedCluster:
         return f"simulated-{self._writes}"
 
     def _import_observed(self, observed: Observed) -> None:
-        """Give what was there before its owner, its room and its future."""
+        """Set the owners, reserve the capacity and start the timers of the observed objects."""
         for group in observed.groups:
             self._set_owner("", Kind.GROUP, group)
             self._store(Kind.GROUP, group)
@@ -490,14 +480,14 @@ class SimulatedCluster:
 
 
 def _highest_uid(observed: Observed) -> int:
-    """Return the highest number that a uid of an earlier simulation ends in; a uid must not come twice."""
+    """Return the first free number for uids: an earlier simulation may have used some."""
     things = (observed.cliques, observed.groups, observed.gangs, observed.services, observed.pods)
     counted = [thing.uid.rpartition("-")[2] for kind in things for thing in kind]
     return max((int(text) for text in counted if text.isdecimal()), default=0) + 1
 
 
 def _copy_table(value: Any) -> Any:
-    """Return a copy of a table, an agenda or the like; the objects in it are values and need none."""
+    """Return a copy of an attribute; the objects in it are immutable and need none."""
     if isinstance(value, dict):
         return {key: dict(entry) if isinstance(entry, dict) else entry for key, entry in value.items()}
     if isinstance(value, SimulatedScheduler):

@@ -1,8 +1,8 @@
-"""What is in a simulated world, arranged, and kept so while things happen there.
+"""The tree of a simulated cluster, updated as the cluster changes.
 
-Between `cluster`, which notes what something happened to, and `simulate`, which plans again and again: of a thousand
-pods one pass changes a few, so only the replicas of the set that were touched are arranged again. The invariant: the
-tree is at any time the one that `tree_builder` would make of the whole world.
+`cluster` records which replicas of the set changed, and `simulate` plans from the tree. One pass changes a few of a
+thousand pods, so only the changed replicas are built again. The invariant: after each refresh the tree equals the one
+that `tree_builder` would build from all objects.
 """
 
 from collections.abc import Set
@@ -14,31 +14,31 @@ from rollouts.engine.tree.views import Tree
 
 
 class IncrementalTree:
-    """A tree that follows a world."""
+    """The tree of one simulated cluster."""
 
-    def __init__(self, layout: Layout, world: SimulatedCluster) -> None:
-        """Look at everything once."""
+    def __init__(self, layout: Layout, cluster: SimulatedCluster) -> None:
+        """Build the tree of all objects."""
         self.layout = layout
-        self._cluster = world
-        self._journal_position = world.journal_position
-        self._tree = build_tree(layout, world.observed())
-        self._changed = {*self._tree.replicas}  # since somebody asked for it
-        # What fits nowhere may be the owner of what belongs somewhere: no replica is looked at without the others then.
+        self._cluster = cluster
+        self._journal_position = cluster.journal_position
+        self._tree = build_tree(layout, cluster.observed())
+        self._changed = {*self._tree.replicas}  # since the last `pop_changed`
+        # A stranger may own objects of a replica, so with strangers the whole tree is built again.
         self._has_strangers = bool(self._tree.strangers)
 
     def refresh(self) -> Tree:
-        """Return what is there now."""
-        touched = self._cluster.replicas_changed_since(self._journal_position)
-        if touched:
+        """Return the tree of the objects as they are now."""
+        changed = self._cluster.replicas_changed_since(self._journal_position)
+        if changed:
             self._journal_position = self._cluster.journal_position
-            if self._has_strangers or self._cluster.has_unknown_replica or UNKNOWN_REPLICA in touched:
+            if self._has_strangers or self._cluster.has_unknown_replica or UNKNOWN_REPLICA in changed:
                 self._rebuild()
             else:
-                self._update_replicas(touched)
+                self._update_replicas(changed)
         return self._tree
 
     def pop_changed(self) -> Set[int]:
-        """Return the replicas of the set that may have changed since the last call, or are gone."""
+        """Return the replicas of the set that may have changed or gone since the last call."""
         changed, self._changed = self._changed, set()
         return changed
 
@@ -47,6 +47,6 @@ class IncrementalTree:
         self._tree = build_tree(self.layout, self._cluster.observed())
         self._changed.update(self._tree.replicas)
 
-    def _update_replicas(self, touched: Set[int]) -> None:
-        self._tree = update_tree(self.layout, self._tree, self._cluster.observed_replicas(touched), touched)
-        self._changed.update(touched)
+    def _update_replicas(self, changed: Set[int]) -> None:
+        self._tree = update_tree(self.layout, self._tree, self._cluster.observed_replicas(changed), changed)
+        self._changed.update(changed)

@@ -1,19 +1,34 @@
-"""Objects that a plan creates and patches, read back as observed values.
+"""Manifests and patches of a plan, parsed into observed objects.
 
-`cluster` puts what a plan writes through these functions and holds the result as if it had been observed; the names and
-labels are those of `names`. Only what decisions look at is read, so a patch that changes nothing of it changes
-nothing.
+`cluster` applies the writes of a plan with these functions and stores the results as if they had been observed. Only
+what the engine reads is parsed, so a patch of other fields changes nothing.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
 from rollouts.engine.model import names
+from rollouts.engine.model.actions import Kind
 from rollouts.engine.model.observed import Clique, Gang, Group, Pod, Service
 from rollouts.engine.model.template_keys import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.model.values import fast_replace
 
 Obj = Mapping[str, Any]
+
+
+def parse_object(
+    kind: Kind, manifest: Obj, uid: str, version: str, now: float
+) -> Clique | Group | Gang | Service | Pod:
+    """Return a new object of this kind."""
+    if kind is Kind.POD:
+        return parse_pod(manifest, uid, now)
+    if kind is Kind.CLIQUE:
+        return parse_clique(manifest, uid, version, now)
+    if kind is Kind.GROUP:
+        return parse_group(manifest, uid, version, now)
+    if kind is Kind.GANG:
+        return parse_gang(manifest, uid, version)
+    return parse_service(manifest, uid)
 
 
 def parse_clique(manifest: Obj, uid: str, version: str, now: float) -> Clique:

@@ -1,14 +1,14 @@
-"""What is expected of a workload's pods, from what they did: how long they take to become Ready, and which never do.
+"""The expected behaviour of a workload's pods: how long they take to become Ready, and which templates never do.
 
-Before it: what the mirror recorded of each pod. After it: the `cluster` of a forecast, which lets pods become Ready as
-expected here, and a sentence for whoever reads the forecast.
+The mirror records each pod before it; the simulated `cluster` of a forecast uses the result, and the forecast shows a
+sentence for each expectation.
 
-The time to Ready is that of the same template; else of the same images; else of the template that the clique has now;
-else of any pod of the clique; else of any pod of the workload. Where no such pod is there, what was noted of earlier
-ones counts. A template is expected never to become Ready when none of its pods is Ready and one of them crashes, cannot
-be started, or has taken three times as long as usual, or ten minutes where no pod of its clique was ever measured. A
-pod that was restarted again and again and is Ready for a moment is not Ready: without a readiness probe a container
-that crashes is Ready as long as it runs.
+The time to Ready is that of the same template; else of the same images; else of the current template of the clique;
+else of any pod of the clique; else of any pod of the workload. Where no such pod exists, the recorded times of earlier
+pods count. A template is expected never to become Ready if none of its pods is Ready and one of them crashes, cannot
+start, or takes three times as long as usual, or ten minutes where no pod of its clique was measured. A pod that is
+Ready only between two crashes counts as not Ready: without a readiness probe, a container that crashes is Ready while
+it runs.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,18 +24,18 @@ from rollouts.engine.simulation.cluster import TemplateKey
 from rollouts.engine.tree.layout import make_layout
 
 DEFAULT_READY_SECONDS: Final = 30.0
-"""That a pod is assumed to take where none has become Ready yet."""
+"""The assumed time to Ready where none was measured."""
 NEVER_READY_FACTOR: Final = 3.0
-"""So many times as long as usual, and a pod is expected never to become Ready."""
+"""After this many times the usual time, a pod is expected never to become Ready."""
 TIMESTAMP_ERROR: Final = 2.0
-"""Seconds: both stamps that a time is the difference of are whole seconds."""
+"""Seconds by which a measured time may be wrong: both of its timestamps are whole seconds."""
 FAILURE_REASONS: Final = frozenset(
     {
         *("CrashLoopBackOff", "ImagePullBackOff", "ErrImagePull", "ErrImageNeverPull", "InvalidImageName"),
         *("CreateContainerConfigError", "CreateContainerError", "RunContainerError", "OOMKilled"),
     }
 )
-"""Reasons of a pod that does not become Ready by waiting."""
+"""Reasons of pods that waiting does not cure."""
 
 _LATE_FACTOR: Final = 1.5
 
@@ -54,39 +54,39 @@ class PodRecord:
     reason: str = ""  # why it is not Ready
     restarts: int = 0
     is_node_ready: bool = True
-    seconds_ready: float | None = None  # seconds; None: not Ready, or nobody noted since when
+    seconds_ready: float | None = None  # seconds; None: not Ready, or not known since when
 
     @property
     def is_stable(self) -> bool:
-        """Whether it is Ready, and not for a moment between two crashes."""
+        """Whether it is Ready, and not only between two crashes."""
         return self.is_ready and is_stable(self.restarts, self.seconds_ready)
 
     @property
     def key(self) -> TemplateKey:
-        """Which template it is of: cliques with equal templates have equal hashes."""
+        """Its clique and template hash; cliques with equal templates have equal hashes."""
         return self.clique, self.template_hash
 
 
 @value
 class CliqueExpectation:
-    """What is expected of new pods of a clique."""
+    """The expected behaviour of new pods of a clique."""
 
     clique: str
     template_hash: str
     seconds: float  # from the node to Ready
-    pods: int  # how many pods were measured, now or before; 0: none, it is assumed
-    never_ready_reason: str = ""  # why they never become Ready; empty: they do
-    is_measured_on_clique: bool = True  # measured on pods of this clique: those of others do not tell that it is late
+    pods: int  # the number of measured pods, now or before; 0: the time is assumed
+    never_ready_reason: str = ""  # why they never become Ready; empty if they do
+    is_measured_on_clique: bool = True  # whether pods of this clique were measured: only then a pod can be late
 
     @property
     def key(self) -> TemplateKey:
-        """Which template it is of."""
+        """Its clique and template hash."""
         return self.clique, self.template_hash
 
 
 @value
 class ExpectedBehaviour:
-    """What is expected of all pods."""
+    """The expected behaviour of all pods."""
 
     cliques: tuple[CliqueExpectation, ...]
     ready_seconds_of: Mapping[str | TemplateKey, float]  # by clique and template hash
@@ -105,7 +105,7 @@ def join_images(pod_spec: Mapping[str, Any]) -> str:
 def compute_expected_behaviour(
     before: Workload, after: Workload, records: Iterable[PodRecord], noted: Iterable[ReadyTime] = ()
 ) -> ExpectedBehaviour:
-    """Return what is expected of the pods of a workload as it is and as it is to be.
+    """Return the expected behaviour of the pods of a workload before and after a change.
 
     `noted` is what was measured of its pods before, for where none of them is left.
     """
@@ -120,7 +120,7 @@ def compute_expected_behaviour(
             expected = known.expect(clique, new[clique.name], old.get(clique.name, ""))
             is_same = was is not None and was.pod_spec == clique.pod_spec
             if is_same and not expected.never_ready_reason and not known.has_worked(expected):
-                # Another label or annotation repairs nothing.
+                # A change of labels or annotations alone repairs nothing.
                 expected = _with_never_ready(expected, never[clique.name])
             found.append(expected)
     lost = frozenset(record.name for record in known.records if known.is_never_ready(record, found))
@@ -133,7 +133,7 @@ def compute_expected_behaviour(
 
 
 class _PodHistory:
-    """What the pods of a workload have shown."""
+    """The measured behaviour of the pods of a workload."""
 
     def __init__(self, records: list[PodRecord], noted: list[ReadyTime]) -> None:
         self.records = records
@@ -144,12 +144,12 @@ class _PodHistory:
                     found.setdefault(key, []).append(one.ready_seconds)
                 found.setdefault((one.clique,), []).append(one.ready_seconds)
                 found.setdefault((), []).append(one.ready_seconds)
-        self._measured_keys = frozenset(found)  # by pods that are there
+        self._measured_keys = frozenset(found)  # of pods that exist
         self._recorded_keys = frozenset((one.clique, "hash", one.template_hash) for one in noted)
         self._times = {**_map_recorded_times(noted), **found}
 
     def expect(self, clique: CliqueTemplate, template_hash: str, former_hash: str) -> CliqueExpectation:
-        """Return what is expected of new pods of a clique with this template."""
+        """Return the expected behaviour of new pods of a clique with this template."""
         own = (clique.name, "hash", template_hash)
         keys = (own, (clique.name, "images", join_images(clique.pod_spec)), (clique.name, "hash", former_hash))
         key = next((key for key in (*keys, (clique.name,), ()) if key in self._times), ())
@@ -164,7 +164,7 @@ class _PodHistory:
         )
 
     def has_worked(self, expected: CliqueExpectation) -> bool:
-        """Whether a pod of just this template has become Ready."""
+        """Whether a pod of this very template has become Ready."""
         own = (expected.clique, "hash", expected.template_hash)
         return own in self._measured_keys | self._recorded_keys or any(
             one.is_stable for one in self.records if one.key == expected.key

@@ -1,18 +1,17 @@
-"""Remedies tried before they are offered: each is run to its end in a simulated cluster, and what does not help is out.
+"""Tries remedies before they are offered: each is simulated to its end, and those that do not help are dropped.
 
-Before it: `diagnosis`, whose waits name what would help by the rules alone, and a cluster to simulate in, which knows
-what the rules do not: room, times, templates that never become Ready. After it: the page and the API, which offer what
-is left. Raising maxUnavailable for a template that never becomes Ready would take down another healthy pod and end
-nothing; it is not offered.
+The remedies come from `diagnosis`, which knows the rules alone; the simulated cluster also knows capacity, times, and
+templates that never become Ready. The pages and the API offer what is left. Example: raising maxUnavailable for a
+template that never becomes Ready would take down another healthy pod and end no wait, so it is not offered.
 
-A remedy helps if everything wanted is there in the end, or if its wait is over and no more capacity is lost than
-without it. A wait is not over when another code takes its place for the same reason: the simulated world knows that a
-pod is not Ready, and not whether its container crashes. A trial that ran out of time proves nothing: of those remedies
-only rolling back is kept, which takes nothing from what runs. What nobody carries out here (looking at pods, adding
-nodes) is offered as it is.
+A remedy helps if everything wanted is available in the end, or if its wait is over and no more capacity is lost than
+without it. A wait is not over if another code replaces it for the same reason: the simulation knows that a pod is not
+Ready, and not whether its container crashes. A trial that ran out of time proves nothing; of those remedies only
+rolling back is kept, because it takes nothing from what runs. Remedies that cannot be simulated (looking at pods,
+adding nodes) are offered untried.
 
-Rolling back comes first where it helps and the new template is what fails: its pods do not become Ready, or fit no node
-where those of the former template do. There it is tried even where the rules do not name it.
+Rolling back comes first where it helps and the new template fails: its pods do not become Ready, or fit no node where
+those of the former template do. There it is tried even if the rules do not name it.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
@@ -32,8 +31,8 @@ from rollouts.engine.tree.tree_builder import build_tree
 from rollouts.engine.tree.views import ReplicaView
 
 Simulate: TypeAlias = Callable[[Workload, tuple[Delete, ...], int], SimulationResult]
-"""Runs a change to its end: the workload as it is to be, what is deleted by hand first, and how many trials share the
-time that is left, this one included.
+"""Simulates a change: the changed workload, the deletions by hand before it, and the number of trials that share the
+remaining time, this one included.
 """
 
 TRIABLE: Final = frozenset(
@@ -46,24 +45,24 @@ TRIABLE: Final = frozenset(
         Remedy.DELETE_OUTDATED_PODS,
     }
 )
-"""What is tried; the others change nothing by themselves, or end their wait whatever comes after."""
+"""The remedies that are tried; the others change nothing by themselves, or always end their wait."""
 
 HARMLESS: Final = frozenset({Remedy.ROLL_BACK})
-"""Of these, what takes no capacity from anything that runs, whatever becomes of it."""
+"""The tried remedies that take no capacity away, however they end."""
 
 _Key: TypeAlias = tuple[str, str]
 
 
 class RemedyTrials:
-    """Remedies of one workload as it is observed."""
+    """Tries the remedies of one workload."""
 
     def __init__(self, workload: Workload, observed: Observed, former: Workload | None, simulate: Simulate) -> None:
-        """Try nothing yet; `former` is what rolling back leads to, if anything is on record."""
+        """`former` is the workload that rolling back leads to, if one is recorded."""
         self._workload, self._observed, self._former, self._simulate = workload, observed, former, simulate
-        self._without: SimulationResult | None = None  # what happens when nobody does anything
+        self._without: SimulationResult | None = None  # the result without a remedy
         self._tried: dict[_Key, SimulationResult | None] = {}
-        self._causes_before: set[_Key] = set()  # what is waited for, by cause and component
-        self._left = 1  # so many trials are still to come
+        self._causes_before: set[_Key] = set()  # the waits by common code and component
+        self._left = 1  # the number of trials still to come
         self._is_updating = is_updating(observed)
 
     def filter_remedies(self, waits: Iterable[Wait]) -> tuple[Wait, ...]:
@@ -71,7 +70,7 @@ class RemedyTrials:
         waits = tuple(waits)
         self._causes_before = {(find_common_code(wait.code), wait.component) for wait in waits}
         wanted = [(wait, one) for wait in waits for one in self._list_candidates(wait)]
-        # Rolling back first: time may run out.
+        # Rolling back comes first, because time may run out.
         wanted.sort(key=lambda one: one[1] != Remedy.ROLL_BACK)
         self._left = len({_make_key(wait, one) for wait, one in wanted}) + 1
         for wait, remedy in wanted:
@@ -95,9 +94,7 @@ class RemedyTrials:
         return replace(wait, remedies=tuple(kept))
 
     def _is_last_resort(self, wait: Wait, kept: Iterable[str]) -> bool:
-        """Whether rolling back, which the rules do not name here, ends everything that is waited for and is all there
-        is.
-        """
+        """Whether rolling back, which the rules do not name here, ends all waits and is the only remedy."""
         outcome = self._tried.get((Remedy.ROLL_BACK, ""))
         is_alone = TRIABLE.isdisjoint(kept) and may_fail_by_template(wait)
         return is_alone and outcome is not None and outcome.end is SimulationEnd.DONE
@@ -115,7 +112,7 @@ class RemedyTrials:
             return remedy in HARMLESS
         if remedy == Remedy.DELETE_OUTDATED_PODS:
             return outcome.pods[-1].available >= self._baseline.pods[-1].available
-        # Another surge replica that waits as the one before it did has another name.
+        # The next surge replica that waits for the same reason has another name.
         cause = find_common_code(wait.code)
         others = self._causes_before - {(cause, wait.component)}
         left = ((find_common_code(one.code), one.component) for one in outcome.waits)
@@ -135,11 +132,11 @@ class RemedyTrials:
         return self._without
 
     def _lowest(self, outcome: SimulationResult) -> tuple[int, int]:
-        """Return the fewest replicas of the set that were available, and the fewest pods."""
+        """Return the lowest numbers of available set replicas and of available pods."""
         return outcome.lowest.get(self._workload.name, 0), min(one.available for one in outcome.pods)
 
     def _try(self, wait: Wait, remedy: str) -> SimulationResult | None:
-        """Return what becomes of it; None: there is nothing that it could be applied to."""
+        """Return the result of a remedy; None if it would change nothing."""
         first: tuple[Delete, ...] = ()
         after: Workload | None = self._workload
         if remedy == Remedy.ROLL_BACK:
@@ -161,12 +158,12 @@ class RemedyTrials:
 
 
 def may_fail_by_template(wait: Wait) -> bool:
-    """Whether a problem may be that of the new template: its pods are not Ready, or have no node."""
+    """Whether the new template may cause a problem: its pods are not Ready, or have no node."""
     return wait.is_problem and (wait.code in NOT_READY_CODES or wait.code in UNSCHEDULED_CODES)
 
 
 def is_updating(observed: Observed) -> bool:
-    """Whether the current template is not everywhere yet, so that rolling back may be tried."""
+    """Whether an update is open or pods are outdated, so that rolling back may be tried."""
     current = {clique.name: clique.template_hash for clique in observed.cliques}
     outdated = any(pod.template_hash != current.get(pod.clique, pod.template_hash) for pod in observed.pods)
     return outdated or read_progress(observed.status).is_open
@@ -180,7 +177,7 @@ _Change: TypeAlias = Callable[[BudgetSpec, int], BudgetSpec]
 
 
 def _with_budget(workload: Workload, component: str, change: _Change) -> Workload:
-    """Return the workload with another budget at the level of the component that waits, or else at all levels."""
+    """Return the workload with another budget for the component that waits, or else for all components."""
     if workload.strategy is SET_BUDGET_STRATEGY:
         return replace(workload, budget=change(workload.budget, workload.replicas))
     meant = list_budget_owners(workload, component)
@@ -198,7 +195,7 @@ def _with_budget(workload: Workload, component: str, change: _Change) -> Workloa
 
 
 def list_budget_owners(workload: Workload, component: str) -> list[str]:
-    """Return whose budgets a component that waits is held to: cliques and groups, or the set, whose name is empty."""
+    """Return the owners of the budgets that a component uses: cliques and groups, or the set as an empty name."""
     if workload.strategy is SET_BUDGET_STRATEGY:
         return [""]
     grouped = {name for group in workload.groups for name in group.clique_names}
@@ -208,14 +205,14 @@ def list_budget_owners(workload: Workload, component: str) -> list[str]:
 
 
 def _count_scheduled_replicas(workload: Workload, observed: Observed) -> int:
-    """Return how many replicas are left when the highest ones without any pod on a node go; the first one stays."""
+    """Return the replicas that are left without the highest ones that have no pod on a node; at least one is left."""
     replica_of = {clique.name: clique.replica for clique in observed.cliques}
     placed = {replica_of.get(pod.clique, -1) for pod in observed.pods if pod.scheduled}
     return max((index + 1 for index in range(workload.replicas) if index in placed), default=min(1, workload.replicas))
 
 
 def _unready_deletions(workload: Workload, observed: Observed) -> Iterator[Delete]:
-    """Yield the deletion of pods that are not Ready, which under OnDelete nothing else replaces after rolling back."""
+    """Yield deletions of the pods that are not Ready: under OnDelete nothing else replaces them after rolling back."""
     if workload.strategy is Strategy.ON_DELETE:
         yield from _pod_deletions(observed, {pod.name for pod in observed.pods if not pod.ready})
 
@@ -226,14 +223,14 @@ def _pod_deletions(observed: Observed, names: Collection[str]) -> Iterator[Delet
 
 
 def _surge_deletions(workload: Workload, observed: Observed, component: str) -> list[Delete]:
-    """Return the deletion of the surge that is waited for, or else of all surge."""
+    """Return deletions of the surge of the component that waits, or else of all surge."""
     surge = list(_list_surge(workload, observed))
     own = [one for name, one in surge if is_part_of_component(workload.name, component, name)]
     return own or [one for _, one in surge]
 
 
 def _list_surge(workload: Workload, observed: Observed) -> Iterator[tuple[str, Delete]]:
-    """Yield what holds surge, or is surge, at each level, with the name of the component or replica that it is of."""
+    """Yield deletions of the surge of each level, with the name of its component or replica."""
     for replica in build_tree(make_layout(workload), observed).replicas.values():
         if replica.index >= workload.replicas:
             yield from ((replica.name, one) for one in _replica_deletions(replica))

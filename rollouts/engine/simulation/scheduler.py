@@ -1,7 +1,7 @@
-"""Which waiting pod of a simulated world goes to which node: the rule of `placement`, kept over one world's nodes.
+"""The scheduler of a simulated cluster: it applies `scheduling.placement` to the nodes of one cluster.
 
-`cluster` hands in the pods that have no gate and no node, and binds what comes back. Gangs are placed whole or not at
-all; pods beyond a gang's minimum follow one by one, so a surge pod without room never blocks a gang that stands.
+`cluster` hands in the pods without gate and node, and binds the result. The minimum of a gang is placed whole or not at
+all; the pods beyond it follow one by one, so a surge pod that fits no node never blocks a scheduled gang.
 """
 
 import math
@@ -28,17 +28,17 @@ _NOT_LISTED: Final = "waits to be listed by its PodGang"
 
 @dataclass(frozen=True, slots=True)
 class SimulatedNode:
-    """A node of the simulated world."""
+    """A node of the simulated cluster."""
 
     name: str
-    pods: int | None = None  # how many may run here; None: what `resources` says
+    pods: int | None = None  # the most pods that it runs; None: by `resources`
     resources: ResourceList = field(default_factory=dict)  # in thousandths
     labels: Mapping[str, str] = field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     cordoned: bool = False
-    # Whether it offers only what is named here, as a real node does; else what is not named is not limited.
+    # Whether a resource that is not named is missing, as on a real node; else it is unlimited.
     is_exhaustive: bool = False
-    takes_all: bool = False  # whether pods may be here whatever labels they select and taints they tolerate
+    takes_all: bool = False  # whether it ignores the node selectors, affinity and tolerations of pods
 
     @property
     def has_devices(self) -> bool:
@@ -47,22 +47,22 @@ class SimulatedNode:
 
     @property
     def capacity(self) -> NodeCapacity:
-        """What is free on it while no pod of the world runs there."""
+        """Its capacity before any pod of the cluster is placed."""
         free = dict(self.resources) if self.pods is None else {**self.resources, PODS: self.pods * MILLI_PER_UNIT}
         return NodeCapacity(self, free)
 
 
 class SimulatedScheduler:
-    """The nodes and what is free on them."""
+    """The nodes and their free capacity."""
 
     def __init__(self, nodes: Sequence[SimulatedNode]) -> None:
-        """Begin with nodes on which nothing of the world runs."""
+        """Begin with empty nodes."""
         self._capacity = _make_capacity_tracker(nodes)
         self._takes_all = any(node.takes_all for node in nodes)
         self._reserved: dict[str, tuple[str, Demand]] = {}  # node and demand, by the name of the pod
 
     def fork(self) -> "SimulatedScheduler":
-        """Return the same rooms, to be filled another way."""
+        """Return a copy that changes independently."""
         other = SimulatedScheduler(())
         other._capacity, other._reserved, other._takes_all = (
             self._capacity.fork(),
@@ -72,19 +72,19 @@ class SimulatedScheduler:
         return other
 
     def replace(self, nodes: Sequence[SimulatedNode]) -> None:
-        """Go on with other nodes; pods keep the node that they are on, as far as it is still there."""
+        """Replace the nodes; pods keep their capacity on nodes that still exist."""
         self._capacity = _make_capacity_tracker(nodes)
         self._takes_all = any(node.takes_all for node in nodes)
         for node, demand in self._reserved.values():
             self._capacity.reserve(node, demand)
 
     def reserve(self, pod: str, node: str, demand: Demand) -> None:
-        """Take the room of a pod that is on a node."""
+        """Reserve the capacity for a pod on its node."""
         self._reserved[pod] = (node, demand)
         self._capacity.reserve(node, demand)
 
     def release(self, pod: str) -> None:
-        """Free the room of a pod that is gone."""
+        """Free the capacity of a removed pod."""
         held = self._reserved.pop(pod, None)
         if held is not None:
             self._capacity.release(*held)
@@ -92,16 +92,13 @@ class SimulatedScheduler:
     def place(
         self, waiting: Sequence[Pod], gangs: Iterable[Gang], pods: Mapping[str, Pod], demands: Mapping[str, Demand]
     ) -> "Placement":
-        """Choose nodes for the waiting pods and take the room for them.
+        """Choose nodes for the waiting pods and reserve the capacity.
 
-        `gangs` are those that list a waiting pod; `demands` says by name what a pod requests, nothing where it is
-        silent.
+        `gangs` are those that list a waiting pod; `demands` has the demands by pod, none for a pod that is missing.
         """
-        standing = {("", gang.name): _make_gang_state(gang, pods) for gang in gangs}
-        gang_of = {
-            member[1]: key for key, gang in standing.items() for group in gang.groups for member in group.members
-        }
-        refused = {pod.name: _NOT_LISTED for pod in waiting if pod.name not in gang_of}
+        states = {("", gang.name): _make_gang_state(gang, pods) for gang in gangs}
+        gang_of = {member[1]: key for key, gang in states.items() for group in gang.groups for member in group.members}
+        unplaced = {pod.name: _NOT_LISTED for pod in waiting if pod.name not in gang_of}
         found = [
             WaitingPod(
                 ("", pod.name), 0, f"{pod.created:017.0f}", self._find_demand(demands, pod.name), gang_of[pod.name]
@@ -109,12 +106,12 @@ class SimulatedScheduler:
             for pod in waiting
             if pod.name in gang_of
         ]
-        decision = schedule_on(self._capacity, found, standing)
+        decision = schedule_on(self._capacity, found, states)
         bound = tuple((binding.pod[1], binding.node) for binding in decision.bindings)
         for name, node in bound:
             self._reserved[name] = (node, self._find_demand(demands, name))
-        refused.update((key[1], why) for key, why in decision.unplaced.items())
-        return Placement(bound, tuple(refused.items()))
+        unplaced.update((key[1], why) for key, why in decision.unplaced.items())
+        return Placement(bound, tuple(unplaced.items()))
 
     def _find_demand(self, demands: Mapping[str, Demand], pod: str) -> Demand:
         demand = demands.get(pod, NO_DEMAND)
@@ -123,14 +120,14 @@ class SimulatedScheduler:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """What one look decided."""
+    """The result of one scheduling pass."""
 
-    bound: tuple[tuple[str, str], ...]  # pod and node, in the order decided; `SimulatedScheduler` holds them already
-    unplaced: tuple[tuple[str, str], ...]  # pod and why it stays without a node
+    bound: tuple[tuple[str, str], ...]  # pod and node, in order; the capacity is reserved already
+    unplaced: tuple[tuple[str, str], ...]  # pod, and why it has no node
 
 
 def read_demand(pod_spec: Mapping[str, Any]) -> Demand:
-    """Return what a pod asks of its node: room, and what kind of node."""
+    """Return what a pod demands of a node: resources and constraints."""
     return Demand(tuple(sorted(compute_requests(pod_spec).items())), parse_constraints(pod_spec))
 
 

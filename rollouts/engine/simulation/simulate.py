@@ -1,11 +1,12 @@
-"""A change run to its end before it is made: plan, carry out in a simulated cluster, look again, until nothing moves.
+"""Simulates a change to its end before it is made: plan, apply to a simulated cluster, repeat until nothing changes.
 
-The preview and the tests use it. It takes a workload as it is and as it is to be, what is observed, and how the cluster
-is believed to behave, and returns each step with the counts that changed, the lowest availability on the way, how long
-it took, and whether and why it got stuck. The decisions are `planner`'s own: nothing here knows a strategy.
+The preview, the remedies and the tests use it. The input is the workload before and after the change, the observed
+objects, and the expected behaviour of the cluster; the result has each step with the counts that changed, the lowest
+availability, the time it took, and whether and why it got stuck. All decisions are those of `planner`; nothing here
+knows a strategy.
 
-What is there is arranged and counted by replica of the set, and only those are looked at again to which something
-happened (`incremental_tree`), so that what a pass costs does not grow with the replicas that just wait.
+Objects are arranged and counted by replica of the set, and only changed replicas are updated (`incremental_tree`), so
+the cost of a pass does not grow with the replicas that wait.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -28,14 +29,14 @@ from rollouts.engine.simulation.scheduler import read_demand
 from rollouts.engine.tree.layout import make_layout
 from rollouts.engine.tree.views import ReplicaView
 
-# A plan that still wants something after so many passes in which no time went by will never be content.
+# A plan that still has actions after this many passes at one time never ends.
 MAX_PASSES_AT_ONE_TIME: Final = 200
 
-# How long a preview follows a world at rest: long enough for every wait to be called a problem that is one.
+# How long a simulation follows a cluster at rest: long enough for every wait to become a problem that is one.
 IDLE_LIMIT: Final = 3600.0
 
 BY_HAND: Final = "ByHand"
-"""Why something is deleted that no plan deletes."""
+"""The reason of a deletion that no plan makes."""
 
 _NO_PLAN: Final = Plan((), (), (), (), None)
 
@@ -45,12 +46,12 @@ _NO_PODS: Final[_PodNumbers] = (0, 0, 0, 0)
 
 @value
 class UnitCounts:
-    """How one component stands: pods of a clique, replicas of a scaling group, replicas of the set."""
+    """The counts of one component: pods of a clique, replicas of a scaling group, or replicas of the set."""
 
     component: str  # name of the PodClique, PodCliqueScalingGroup or PodCliqueSet
     kind: Kind
     wanted: int
-    live: int  # not leaving; surge included
+    live: int  # not terminating; surge included
     available: int
     surge: int  # live ones with an index beyond the wanted number
     outdated: int  # live ones of another template than the current one
@@ -58,27 +59,27 @@ class UnitCounts:
 
 @value
 class PodTotals:
-    """All pods of a workload from a moment on; those that are leaving do not count."""
+    """The counts of all pods of a workload from a time on; terminating pods do not count."""
 
     at: float  # seconds since the change was made
     live: int
     available: int
-    updated: int  # available on the current template where a pod is desired; surge is none of them
-    surge: int  # live ones beyond the places that are desired, at any level
+    updated: int  # available and of the current template; surge does not count
+    surge: int  # live surge pods, at any level
 
 
 class SimulationEnd(StrEnum):
     """How a simulated change ended."""
 
-    DONE = "Done"  # everything wanted is there and available; nothing outdated is left that the strategy would replace
-    STUCK = "Stuck"  # nothing moves any more; the waits say why
-    ENDLESS = "Endless"  # the plan is never content: a defect of ours
-    UNFINISHED = "Unfinished"  # whoever asked had no more time for it; the steps so far are right
+    DONE = "Done"  # everything wanted is available, and nothing outdated is left that the strategy would replace
+    STUCK = "Stuck"  # nothing changes any more; the waits say why
+    ENDLESS = "Endless"  # the plan never ends: a bug
+    UNFINISHED = "Unfinished"  # the caller had no more time; the steps so far are right
 
 
 @value
 class SimulatedPass:
-    """One look at the world, and what was done about it."""
+    """One pass: its plan, and the writes that the cluster refused."""
 
     at: float
     plan: Plan
@@ -97,19 +98,19 @@ class SimulationStep:
 
 @value
 class SimulationResult:
-    """A change, seen to its end."""
+    """The result of a simulated change."""
 
     end: SimulationEnd
-    waits: tuple[Wait, ...]  # why it is stuck; when done, what there is still to say
+    waits: tuple[Wait, ...]  # why it is stuck; after a rollout that is done, what still waits
     seconds: float  # from the change to its end
     passes: int
     start: Mapping[str, UnitCounts]  # by component, before the change
     steps: tuple[SimulationStep, ...]
-    lowest: Mapping[str, int]  # of the components that were there before: fewest available at any time
-    most_surge: Mapping[str, int]  # of all components that ever had surge
-    pods: tuple[PodTotals, ...]  # each time their numbers changed; the first are those before the change
+    lowest: Mapping[str, int]  # fewest available at any time, of components that existed before
+    most_surge: Mapping[str, int]  # of components that ever had surge
+    pods: tuple[PodTotals, ...]  # each time that they changed; the first are those before the change
     pods_created: int
-    pods_deleted: int  # by the plan itself or with their owner
+    pods_deleted: int  # by the plan or by garbage collection
 
 
 def simulate(
@@ -123,12 +124,12 @@ def simulate(
     requests: Mapping[str, ResourceList] | None = None,
     is_enough: Callable[[], bool] = lambda: False,
 ) -> SimulationResult:
-    """Return what happens when a workload that is observed so becomes the changed one.
+    """Return what happens when the workload becomes the changed one.
 
-    A pod that is not Ready now becomes so if it is of the template that its PodClique promises, and stays as it is if
-    it is not: the change may well be the repair. `first` is what somebody deletes by hand, before the plan has a say.
-    `requests` says what the pods that are there request, by name, where that is known; of others it is what their
-    template requests now. `is_enough` is asked after each pass whether to leave it at that.
+    A pod that is not Ready becomes Ready if it is of the template of its PodClique, and stays as it is otherwise: the
+    change may be the repair. `first` are deletions by hand before the first plan. `requests` are the requests of the
+    observed pods by name, where they are known; other pods request what their template requests now. The simulation
+    ends early if `is_enough` returns true after a pass.
     """
     cluster = SimulatedCluster(
         observed, behaviour or ClusterBehaviour(), now, demands=_map_demands(workload, observed, requests or {})
@@ -154,10 +155,10 @@ def simulate(
 def run_passes(
     workload: Workload, cluster: SimulatedCluster, idle_limit: float = IDLE_LIMIT
 ) -> Iterator[SimulatedPass]:
-    """Plan and carry out again and again; when there is nothing to do let time pass, until nothing would happen.
+    """Plan and apply in turns; after a plan without actions let time pass, until no event is left.
 
-    When the world has come to rest, look again as the plan asks, so that it can say what has taken too long and end
-    what has been broken too long, but not later than `retry_policy` seconds after anything last happened.
+    In a cluster at rest the passes go on at the times that the plan asks for, so that waits become problems and gang
+    termination sets in, until `idle_limit` seconds after the last event.
     """
     return _run_passes(IncrementalTree(make_layout(workload), cluster), cluster, idle_limit)
 
@@ -181,21 +182,21 @@ def _run_passes(tree: IncrementalTree, cluster: SimulatedCluster, idle_limit: fl
 
 
 def find_next_time(planned: Plan, cluster: SimulatedCluster, latest: float) -> float | None:
-    """Return when to plan again after a plan that had nothing to do; None: nothing would happen until the latest."""
+    """Return when to plan again after a plan without actions; None if nothing happens until `latest`."""
     again = planned.requeue_at
     due = [cluster.next_at, again if again is not None and cluster.now < again <= latest else None]
     return min((one for one in due if one is not None), default=None)
 
 
 class UnitCounter:
-    """Counts kept up to date: only replicas of the set to which something happened are counted again."""
+    """Keeps the counts of all components up to date: only changed replicas of the set are counted again."""
 
     def __init__(self, tree: IncrementalTree) -> None:
         """Count everything once."""
         self._tree = tree
         self._workload = tree.layout.workload
         self._of_replica: dict[int, dict[str, UnitCounts]] = {}  # its components
-        self._shares: dict[int, UnitCounts] = {}  # what each replica counts for in the tally of the set
+        self._shares: dict[int, UnitCounts] = {}  # what each replica contributes to the counts of the set
         self._pods: dict[int, _PodNumbers] = {}  # of each replica, as below
         self.pods = _NO_PODS  # all of them: live, available, updated, surge
         self._no_units = UnitCounts(self._workload.name, Kind.SET, self._workload.replicas, 0, 0, 0, 0)
@@ -203,7 +204,7 @@ class UnitCounter:
         self.count()
 
     def count(self) -> list[UnitCounts]:
-        """Look at what happened since the last call; return the tallies that changed, by name."""
+        """Count the replicas that changed since the last call; return the counts that changed, by name."""
         tree = self._tree.refresh()
         changed: dict[str, UnitCounts] = {}
         former = total = self.counts.get(self._workload.name, self._no_units)
@@ -212,8 +213,8 @@ class UnitCounter:
             self._recount_pods(index, replica)
             before, after = self._of_replica.pop(index, {}), self._recount(index, replica)
             if before != after:
-                changed |= {name: tally for name, tally in after.items() if before.get(name) != tally}
-                changed |= {name: _zero_counts(tally) for name, tally in before.items() if name not in after}
+                changed |= {name: counts for name, counts in after.items() if before.get(name) != counts}
+                changed |= {name: _zero_counts(counts) for name, counts in before.items() if name not in after}
             share, now = self._shares.pop(index, self._no_units), self._share(index, replica)
             if share != now:
                 total = _replace_share(total, share, now)
@@ -242,7 +243,7 @@ class UnitCounter:
     def _recount(self, index: int, replica: ReplicaView | None) -> dict[str, UnitCounts]:
         if replica is None:
             return {}
-        self._of_replica[index] = found = {tally.component: tally for tally in _count_components(replica)}
+        self._of_replica[index] = found = {counts.component: counts for counts in _count_components(replica)}
         return found
 
     def _share(self, index: int, replica: ReplicaView | None) -> UnitCounts:
@@ -255,7 +256,7 @@ class UnitCounter:
 
 
 def _replace_share(total: UnitCounts, before: UnitCounts, after: UnitCounts) -> UnitCounts:
-    """Return a tally in which one share is as it is now and not as it was before."""
+    """Return the total with the new share of one replica in place of its former one."""
     return UnitCounts(
         total.component,
         total.kind,
@@ -287,13 +288,13 @@ def _count_units(component: str, kind: Kind, wanted: int, units: Iterable[Unit])
     return UnitCounts(component, kind, wanted, live, available, surge, outdated)
 
 
-def _zero_counts(tally: UnitCounts) -> UnitCounts:
-    return UnitCounts(tally.component, tally.kind, wanted=0, live=0, available=0, surge=0, outdated=0)
+def _zero_counts(counts: UnitCounts) -> UnitCounts:
+    return UnitCounts(counts.component, counts.kind, wanted=0, live=0, available=0, surge=0, outdated=0)
 
 
 @dataclass
 class _ResultBuilder:
-    """What is kept of a simulation while it runs."""
+    """Collects the result of a simulation while it runs."""
 
     began: float
     start: dict[str, UnitCounts]
@@ -306,7 +307,7 @@ class _ResultBuilder:
     pods_created: int = 0
 
     def __post_init__(self) -> None:
-        self.lowest = {name: tally.available for name, tally in self.start.items()}
+        self.lowest = {name: counts.available for name, counts in self.start.items()}
 
     def add_pass(self, last: SimulatedPass, changed: list[UnitCounts]) -> None:
         self.passes += 1
@@ -315,11 +316,11 @@ class _ResultBuilder:
             return
         self.pods_created += sum(isinstance(one, Create) and one.kind is Kind.POD for one in actions)
         self.steps.append(SimulationStep(last.at - self.began, actions, last.plan.timeline_events, tuple(changed)))
-        for tally in changed:
-            if tally.component in self.lowest and tally.wanted:
-                self.lowest[tally.component] = min(self.lowest[tally.component], tally.available)
-            if tally.surge > self.most_surge.get(tally.component, 0):
-                self.most_surge[tally.component] = tally.surge
+        for counts in changed:
+            if counts.component in self.lowest and counts.wanted:
+                self.lowest[counts.component] = min(self.lowest[counts.component], counts.available)
+            if counts.surge > self.most_surge.get(counts.component, 0):
+                self.most_surge[counts.component] = counts.surge
 
     def add_pods(self, at: float, now: _PodNumbers) -> None:
         former = self.pods_over_time[-1]
@@ -327,7 +328,7 @@ class _ResultBuilder:
             self.pods_over_time.append(PodTotals(at, *now))
 
     def build(self, last: SimulatedPass, end: SimulationEnd, pods: int) -> SimulationResult:
-        # What was replaced may still be going when all that is wanted is there.
+        # Replaced pods may still be terminating when everything wanted is available.
         is_replaced = end is SimulationEnd.DONE and self.pods_created > 0
         return SimulationResult(
             end=end,
@@ -344,20 +345,20 @@ class _ResultBuilder:
         )
 
 
-def _is_done(tallies: Iterable[UnitCounts], strategy: Strategy) -> bool:
+def _is_done(all_counts: Iterable[UnitCounts], strategy: Strategy) -> bool:
     by_hand = strategy is Strategy.ON_DELETE
     return all(
-        tally.live == tally.available == tally.wanted and not tally.surge and (by_hand or not tally.outdated)
-        for tally in tallies
+        counts.live == counts.available == counts.wanted and not counts.surge and (by_hand or not counts.outdated)
+        for counts in all_counts
     )
 
 
-def _count_live(world: SimulatedCluster) -> int:
-    return sum(not pod.leaving for pod in world.pods.values())
+def _count_live(cluster: SimulatedCluster) -> int:
+    return sum(not pod.leaving for pod in cluster.pods.values())
 
 
 def _map_demands(workload: Workload, observed: Observed, requests: Mapping[str, ResourceList]) -> dict[str, Demand]:
-    """Return what the pods that are there ask of a node, by name."""
+    """Return what the observed pods demand of a node, by name."""
     asked = {clique.name: read_demand(clique.pod_spec) for clique in workload.cliques}
     template = {clique.name: clique.template for clique in observed.cliques}
     found = {pod.name: asked.get(template.get(pod.clique, ""), NO_DEMAND) for pod in observed.pods}
