@@ -74,14 +74,14 @@ class _MemoryBudget:
         self._held_bytes = 0
         self._sizes: dict[BoundedProtocol, int] = {}  # the connection that has held memory longest comes first
 
-    def track(self, connection: "BoundedProtocol", size: int, most: int) -> "list[BoundedProtocol]":
+    def track(self, connection: "BoundedProtocol", size: int, max_bytes: int) -> "list[BoundedProtocol]":
         """Record the memory of a connection, and return those that must give theirs up; the last one may keep it."""
         self._forget(connection) if not size else self._count(connection, size)
-        given_up = []
-        while self._held_bytes > most and len(self._sizes) > 1:
-            given_up.append(next(iter(self._sizes)))
-            self._forget(given_up[-1])
-        return given_up
+        dropped = []
+        while self._held_bytes > max_bytes and len(self._sizes) > 1:
+            dropped.append(next(iter(self._sizes)))
+            self._forget(dropped[-1])
+        return dropped
 
     def _count(self, connection: "BoundedProtocol", size: int) -> None:
         self._held_bytes += size - self._sizes.get(connection, 0)

@@ -56,7 +56,7 @@ class _Body:
     """A body in memory."""
 
     deadline: asyncio.Timeout
-    pieces: list[bytes] = field(default_factory=list)
+    chunks: list[bytes] = field(default_factory=list)
     size: int = 0
     is_dropped: bool = False
 
@@ -72,8 +72,8 @@ class _RequestRejected(Exception):  # noqa: N818 (it reads as what happened)
 class RequestBodies:
     """The bodies in memory; those that are still arriving, oldest first."""
 
-    def __init__(self, most: int) -> None:
-        self._max_bytes = most
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
         self._held_bytes = 0
         self._unfinished: dict[_Body, None] = {}
 
@@ -87,17 +87,17 @@ class RequestBodies:
             self._unfinished.pop(body, None)
             self._held_bytes -= body.size
 
-    def add_piece(self, body: _Body, piece: bytes) -> None:
+    def add_chunk(self, body: _Body, chunk: bytes) -> None:
         """Add a chunk, and drop older arriving bodies to make room; raises _RequestRejected if none is left to drop."""
-        body.pieces.append(piece)
-        body.size += len(piece)
-        self._held_bytes += len(piece)
+        body.chunks.append(chunk)
+        body.size += len(chunk)
+        self._held_bytes += len(chunk)
         while self._held_bytes > self._max_bytes and self._unfinished:
             oldest = next(iter(self._unfinished))
             del self._unfinished[oldest]
             self._held_bytes -= oldest.size
             oldest.size, oldest.is_dropped = 0, True
-            oldest.pieces.clear()
+            oldest.chunks.clear()
             oldest.deadline.reschedule(asyncio.get_running_loop().time())
         if self._held_bytes > self._max_bytes:
             raise _RequestRejected(_OVERLOADED)
@@ -105,20 +105,20 @@ class RequestBodies:
     def finish(self, body: _Body) -> bytes:
         """Return a complete body; it counts until its request is answered."""
         self._unfinished.pop(body, None)
-        whole = b"".join(body.pieces)
-        body.pieces.clear()
-        return whole
+        content = b"".join(body.chunks)
+        body.chunks.clear()
+        return content
 
 
 class RequestLimits:
     """ASGI middleware that passes a request on when its body is complete and within the limits."""
 
     def __init__(
-        self, app: Application, *, seconds: float = BODY_TIMEOUT_SECONDS, together: int = MAX_TOTAL_BODY_BYTES
+        self, app: Application, *, seconds: float = BODY_TIMEOUT_SECONDS, max_total_bytes: int = MAX_TOTAL_BODY_BYTES
     ) -> None:
         self._app = app
         self._seconds = seconds
-        self._bodies = RequestBodies(together)
+        self._bodies = RequestBodies(max_total_bytes)
         self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -131,20 +131,22 @@ class RequestLimits:
         if not has_body:
             await self._app(scope, receive, send)
             return
-        most = max_body_bytes(scope["method"], scope["path"])
+        max_bytes = max_body_bytes(scope["method"], scope["path"])
         try:
             async with contextlib.AsyncExitStack() as stack:
-                body = await self._read(stack, receive, length, most)
+                body = await self._read(stack, receive, length, max_bytes)
                 if body is not None:
-                    whole = {"type": "http.request", "body": body, "more_body": False}
-                    await self._app(scope, replay(whole, receive), send)
+                    message = {"type": "http.request", "body": body, "more_body": False}
+                    await self._app(scope, replay(message, receive), send)
         except _RequestRejected as refused:
             await _send_problem(scope, receive, send, refused.problem)
 
-    async def _read(self, stack: contextlib.AsyncExitStack, receive: Receive, length: int, most: int) -> bytes | None:
+    async def _read(
+        self, stack: contextlib.AsyncExitStack, receive: Receive, length: int, max_bytes: int
+    ) -> bytes | None:
         """Return the body, which counts until the stack closes; None: the client disconnected."""
-        if length > most:
-            raise _RequestRejected(_too_large(most))
+        if length > max_bytes:
+            raise _RequestRejected(_too_large(max_bytes))
         try:
             async with asyncio.timeout(self._seconds) as deadline:
                 body = _Body(deadline)
@@ -153,11 +155,11 @@ class RequestLimits:
                     message = await receive()
                     if message["type"] == "http.disconnect":
                         return None
-                    self._bodies.add_piece(body, message.get("body", b""))
+                    self._bodies.add_chunk(body, message.get("body", b""))
                     if body.is_dropped:
                         raise _RequestRejected(_TOO_SLOW)
-                    if body.size > most:
-                        raise _RequestRejected(_too_large(most))
+                    if body.size > max_bytes:
+                        raise _RequestRejected(_too_large(max_bytes))
                     if not message.get("more_body", False):
                         return self._bodies.finish(body)
         except TimeoutError:
@@ -200,8 +202,8 @@ def replay(message: Message, receive: Receive) -> Receive:
 # ---- rejections
 
 
-def _too_large(most: int) -> Problem:
-    sentence = f"The body is larger than {most // 1024} KiB."
+def _too_large(max_bytes: int) -> Problem:
+    sentence = f"The body is larger than {max_bytes // 1024} KiB."
     return Problem("too-large", HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "The request is too large", sentence)
 
 

@@ -1,20 +1,19 @@
 """A real Kubernetes API server for tests: etcd and kube-apiserver, alone, in a temporary directory.
 
-Nothing else of Kubernetes runs: no scheduler, no kubelet, no controller, no garbage collector. What a test
-sees here is exactly what the API itself promises, which is what the sandbox is measured against. The binaries
-come from `KUBEBUILDER_ASSETS`, else from `PATH`; both servers listen on free loopback ports and end with the
-block:
+Nothing else of Kubernetes runs: no scheduler, no kubelet, no controller, no garbage collector. So a test sees here
+what the API server alone does, and the sandbox must do the same. The binaries come from `KUBEBUILDER_ASSETS`, else from
+`PATH`; both servers listen on free loopback ports and end with the block:
 
     with running_apiserver() as server:
-        cluster = Cluster(kubeconfig(server.kubeconfig))
+        cluster = ClusterClient(kubeconfig(server.kubeconfig))
         install_definitions(cluster)
 
-Whoever needs the garbage collector, or another of Kubernetes' own controllers, starts it beside the server:
+A test that needs the garbage collector, or another of Kubernetes' own controllers, starts it beside the server:
 
     with running_apiserver() as server, running_controller_manager(server):
         ...
 
-The context `admin` may do everything; the context `restricted` is a known user whom no role allows anything.
+The context `admin` may do everything; the context `restricted` is an authenticated user without any role.
 """
 
 import base64
@@ -44,13 +43,12 @@ from rollouts.cluster import AlreadyExists, ClusterClient, Resource, Throttled, 
 from rollouts.cluster.resources import CUSTOMRESOURCEDEFINITIONS
 
 DEFINITIONS = Path(__file__).parent.parent / "deploy" / "crds"
-START_SECONDS = 150.0  # generous: only reached when something is broken
+START_SECONDS = 150.0  # generous: only a broken server reaches it
 STOP_SECONDS = 10.0
 HOW_TO_GET_THEM = (
     "set KUBEBUILDER_ASSETS to a folder that holds kube-apiserver and etcd (.ci/run builds and installs them)"
 )
 GARBAGE_COLLECTOR = "garbage-collector-controller"
-NAMESPACE_CONTROLLER = "namespace-controller"
 STATEFULSET_CONTROLLER = "statefulset-controller"
 
 
@@ -67,7 +65,7 @@ class ApiServer:
     log: Path
 
     def compact(self) -> None:
-        """Make etcd forget every revision but the current one, as it does by itself every few minutes.
+        """Have etcd compact every revision but the current one, as an API server does every few minutes.
 
         Continue tokens and watches that go back further get 410 from then on.
         """
@@ -82,14 +80,14 @@ class OwnApiServer(ApiServer):
     process: "Restartable"
 
     def restart(self, *, seconds_away: float = 0.0) -> None:
-        """Kill the server, leave it away for a time, and start it again with its data and at its port."""
+        """Kill the server, keep it down for a time, and start it again with its data and port."""
         self.process.kill()
         time.sleep(seconds_away)
         self.process.start()
         _wait_until(lambda: _is_ready(self), self.process.current, self.log)
 
     def describe(self) -> ApiServer:
-        """Return what other processes may know of it."""
+        """Return what other processes need to connect to it."""
         return ApiServer(*(getattr(self, one.name) for one in fields(ApiServer)))
 
 
@@ -102,7 +100,7 @@ class Restartable:
         self.current: subprocess.Popen[bytes]
 
     def start(self) -> None:
-        """Start it; its log goes on where it was."""
+        """Start it; append to its log."""
         with self._log.open("ab") as sink:
             self.current = subprocess.Popen(
                 self._command,
@@ -115,12 +113,12 @@ class Restartable:
             )
 
     def kill(self) -> None:
-        """End it without a word of warning."""
+        """Kill it."""
         self.current.kill()
         self.current.wait()
 
     def stop(self) -> None:
-        """End it in good order, or at least end it."""
+        """Terminate it; kill it if that takes too long."""
         self.current.terminate()
         try:
             self.current.wait(STOP_SECONDS)
@@ -129,7 +127,7 @@ class Restartable:
 
 
 def missing_binaries(*more: str) -> list[str]:
-    """Name the programs that this machine lacks."""
+    """Return the programs that this machine lacks."""
     return [name for name in ("etcd", "kube-apiserver", *more) if find_binary(name) is None]
 
 
@@ -141,7 +139,7 @@ def find_binary(name: str) -> str | None:
 
 @contextlib.contextmanager
 def running_apiserver(*flags: str) -> Iterator[OwnApiServer]:
-    """Start etcd and kube-apiserver, wait until they answer, stop both on the way out."""
+    """Start etcd and kube-apiserver, wait until they answer, stop both at the end."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="apiserver-", ignore_cleanup_errors=True)))
         etcd_url = stack.enter_context(_running_etcd(folder))
@@ -170,7 +168,7 @@ def running_controller_manager(
 ) -> Iterator[Restartable]:
     """Run some of Kubernetes' own controllers, the garbage collector if none is named, until the block ends.
 
-    They speak to the server itself, or to whatever stands at the address that another kubeconfig names.
+    They connect to the server itself, or to the address in another kubeconfig, such as a proxy.
     """
     folder = server.kubeconfig.parent
     log = folder / "kube-controller-manager.log"
@@ -180,7 +178,7 @@ def running_controller_manager(
         f"--controllers={','.join(controllers or (GARBAGE_COLLECTOR,))}",
         "--leader-elect=false",
         "--use-service-account-credentials=false",
-        # It would hold itself back to 20 calls a second, which is for clusters that serve others too.
+        # The default limits it to 20 calls a second, which is meant for shared clusters.
         "--kube-api-qps=2000",
         "--kube-api-burst=4000",
         "--concurrent-gc-syncs=10",
@@ -205,7 +203,7 @@ def install_definitions(cluster: ClusterClient, folder: Path = DEFINITIONS) -> N
 
 
 def _ensure_definition(cluster: ClusterClient, definition: dict[str, Any], deadline: float) -> None:
-    """Create a definition, again and again while a server that has just started is too busy to answer."""
+    """Create a definition; retry while a server that has just started is too busy to answer."""
     while True:
         try:
             cluster.create(CUSTOMRESOURCEDEFINITIONS, definition)
@@ -219,7 +217,7 @@ def _ensure_definition(cluster: ClusterClient, definition: dict[str, Any], deadl
 
 
 def _is_served(cluster: ClusterClient, definition: dict[str, Any]) -> bool:
-    """Say whether objects of a definition can be listed: a moment after it is established."""
+    """Return whether objects of a definition can be listed: a moment after it is established."""
     spec = definition["spec"]
     version = spec["versions"][0]["name"]
     try:
@@ -261,7 +259,7 @@ def _apiserver_flags(folder: Path, etcd_url: str, port: int) -> list[str]:
         f"--service-account-signing-key-file={folder / 'service-account.key'}",
         "--service-cluster-ip-range=10.0.0.0/24",
         "--allow-privileged=true",
-        # No controller runs that would create each namespace's default account, so a pod may do without one.
+        # No controller creates each namespace's default service account, so pods need none.
         "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
         "--endpoint-reconciler-type=none",
         "--profiling=false",
@@ -334,7 +332,7 @@ def _wait_until(is_there: Callable[[], bool], process: subprocess.Popen[bytes], 
 
 
 def _is_ready(server: ApiServer) -> bool:
-    """Say whether the server is ready and has its first namespace, which it makes only after it says that it is."""
+    """Return whether the server is ready and has its first namespace, which it creates only after it reports ready."""
     trust = _find_trust(server.ca_file)
     return trust is not None and all(
         _answers(f"{server.url}{path}", trust, server.admin_token) for path in ("/readyz", "/api/v1/namespaces/default")
@@ -342,7 +340,7 @@ def _is_ready(server: ApiServer) -> bool:
 
 
 def _find_trust(ca_file: Path) -> ssl.SSLContext | None:
-    """Return how to trust the server, or nothing while its certificate, which it writes itself, is not all there."""
+    """Return an SSL context that trusts the server; None until the server has written its certificate."""
     try:
         return ssl.create_default_context(cafile=str(ca_file))
     except OSError:
@@ -376,13 +374,13 @@ def _binary(name: str) -> str:
     return found
 
 
-# Below those that Linux gives to whoever connects: until the server takes its port, nobody's connection has it.
+# Below the ephemeral ports: no outgoing connection can take the port before the server binds it.
 _PORTS = range(20_000, 32_000)
 _given_ports: set[int] = set()
 
 
 def free_port() -> int:
-    """Return a loopback port that nobody listens on, and that was not returned before."""
+    """Return a free loopback port that was not returned before."""
     while True:
         port = _PORTS[secrets.randbelow(len(_PORTS))]
         if port not in _given_ports and _can_be_bound(port):

@@ -1,6 +1,6 @@
-"""Fixtures for what is tried on both clusters: the sandbox, and a real kube-apiserver with its companions.
+"""Fixtures for tests that run on both clusters: the sandbox, and a real kube-apiserver with its companions.
 
-A suite's conftest imports them and says what `cluster` is there. Each test process has a sandbox of its own; all of
+A suite's conftest imports them and defines its own `cluster`. Each test process has a sandbox of its own; all of
 them share the real cluster.
 """
 

@@ -1,4 +1,4 @@
-"""For every suite: how tests are spread over processes, what these share, and what is said of skipped tests.
+"""For every suite: how tests are distributed over processes, what these share, and the summary of skipped tests.
 
 Django and the product are imported inside the functions: the engine's tests run without them.
 """
@@ -21,7 +21,7 @@ _SERVERS = pytest.StashKey[SharedServers]()
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Offer the shared servers from the main process, and make the settings quick in each process."""
+    """Offer the shared servers from the main process, and speed up the settings in each process."""
     if not hasattr(config, "workerinput"):
         config.stash[_SERVERS] = SharedServers()
     _leave_out_what_is_slow(config)
@@ -35,7 +35,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> object:
-    """Spread the tests by unit."""
+    """Distribute the tests by unit."""
     from tests.distribution import UnitScheduling
 
     return UnitScheduling(config, log)
@@ -51,19 +51,19 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _leave_out_what_is_slow(config: pytest.Config) -> None:
-    """Leave out, in this process, what takes its time and is done for each account and each client of a test.
+    """Replace, in this process, the slow steps that every account and every client of a test would repeat.
 
-    The products that tests start as processes of their own do all of it.
+    The products that tests start as processes of their own keep them.
     """
     if config.pluginmanager.hasplugin("django"):
         from django.conf import settings
 
-        # To hash a password takes half a second, as it is meant to.
+        # A real password hash takes half a second, on purpose.
         settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-        # A new handler of requests looks at every static file there is; now it looks for those that are asked for.
+        # A new request handler scans all static files; this one finds each when it is requested.
         settings.SERVESTATIC_AUTOREFRESH = True
         settings.SERVESTATIC_USE_MANIFEST = False
-        # What a test changes is seen at once, and no test is answered what was true for the one before.
+        # No caches: a test sees its changes at once, and nothing of the test before.
         settings.READINESS_CACHE_SECONDS = 0.0
 
 
@@ -80,7 +80,7 @@ def sandbox_with_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Si
 
 @pytest.fixture(scope="session")
 def static_files() -> Iterator[None]:
-    """The static files as the product collects them, which pages name by what is in them; collected once a run."""
+    """The static files as the product collects them, with hashes in their names; collected once a run."""
     from django.test import override_settings
 
     from tests.data_folders import find_prepared
@@ -102,7 +102,7 @@ def redis_server() -> Iterator[None]:
 
 @pytest.fixture
 def redis(redis_server: None) -> Iterator["Redis"]:
-    """Give a client of an empty Redis."""
+    """Return a client of an empty Redis."""
     from django.conf import settings
     from redis import Redis
 
@@ -112,7 +112,7 @@ def redis(redis_server: None) -> Iterator["Redis"]:
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say once for each reason how many tests were skipped."""
+    """Print, once for each reason, how many tests were skipped."""
     reasons = Counter(
         report.longrepr[2].removeprefix("Skipped: ")
         for report in terminalreporter.stats.get("skipped", [])

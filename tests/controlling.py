@@ -1,8 +1,8 @@
-"""The controller as it runs in life, process by process, for tests that must be able to kill each of them.
+"""The controller as separate processes, for tests that kill each of them.
 
-`manage.py run` starts the same commands under one supervisor; here a test holds them itself: a Redis server, workers,
-beats and watchers, as many of each as it likes, on a data folder of their own and the cluster of any kubeconfig. Web is
-left out: nothing of the controller needs it.
+`manage.py run` starts the same commands under one supervisor; here a test starts them itself: a Redis server, and any
+number of workers, beats and watchers, on a data folder of their own and the cluster of any kubeconfig. The web process
+is left out: the controller does not need it.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ _PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
 
 
 class Running:
-    """One process of the controller with everything that it has started."""
+    """One process of the controller with its children."""
 
     def __init__(self, role: str, environment: dict[str, str], log: Path) -> None:
         self.role = role
@@ -51,7 +51,7 @@ class Running:
 
     @property
     def is_alive(self) -> bool:
-        """Say whether it runs."""
+        """Return whether it runs."""
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
@@ -76,23 +76,19 @@ class Running:
         self._process.wait()
 
     def kill_one_child(self) -> bool:
-        """Kill one process of a worker's pool; say whether there was one."""
+        """Kill one process of a worker's pool; return whether there was one."""
         children = _children(self.pid)
         if children:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(children[0], signal.SIGKILL)
         return bool(children)
 
-    def freeze_one_child(self) -> list[int]:
-        """Stop one process of a worker's pool in its tracks; return what was stopped."""
-        return _freeze(_children(self.pid)[:1])
-
     def freeze(self) -> list[int]:
-        """Stop it and its children in their tracks; return what was stopped."""
+        """Freeze it and its children (SIGSTOP); return what was frozen."""
         return _freeze(self.processes())
 
     def stop(self) -> None:
-        """End it in good order, or at least end it."""
+        """Terminate it; kill it if that takes too long."""
         if not self.is_alive:
             return
         assert self._process is not None
@@ -123,7 +119,7 @@ class Controller:
         return one
 
     def of(self, role: str) -> list[Running]:
-        """The processes with this task."""
+        """The processes with this role."""
         return [one for one in self.running if one.role == role]
 
     def manage(self, *arguments: str) -> str:
@@ -138,7 +134,7 @@ class Controller:
         ).stdout
 
     def last_words(self) -> str:
-        """The ends of the logs, for whoever reads a failure."""
+        """The ends of the logs, to explain a failure."""
         return "\n".join(
             f"--- {log.name}\n{log.read_text(errors='replace')[-4000:]}" for log in sorted(self.folder.glob("*.log"))
         )
@@ -148,7 +144,7 @@ class Controller:
 def running_controller(
     folder: Path, kubeconfig: Path, *, workers: int = 1, beats: int = 1, watchers: int = 1, **variables: str
 ) -> Iterator[Controller]:
-    """Run a controller for the cluster of a kubeconfig; whatever the test did, nothing of it is left afterwards."""
+    """Run a controller for the cluster of a kubeconfig; end all its processes afterwards."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     ours = {"DATA_DIR": str(folder), "CLUSTER": "kubeconfig", "KUBECONFIG": str(kubeconfig), "PYTHONUNBUFFERED": "1"}
     with running_redis(folder / "redis.sock", folder / "redis") as redis:
@@ -179,7 +175,7 @@ def _freeze(pids: list[int]) -> list[int]:
 
 
 def thaw(pids: list[int]) -> None:
-    """Let processes go on that were stopped in their tracks."""
+    """Continue processes that were frozen (SIGCONT)."""
     for pid in pids:
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGCONT)

@@ -1,8 +1,7 @@
-"""Data folders as a first start leaves them: tables made, static files collected.
+"""Data folders in the state after a first start: database migrated, static files collected.
 
-A product makes both when it starts for the first time, which takes longer than everything else that it does then, and
-the tests start dozens of products. So the main process of a run prepares one folder, and each product starts on a copy,
-unless its test wants it to start from nothing.
+A product does both at its first start, where they take most of the time, and the tests start dozens of products. So the
+main process of a run prepares one folder, and each product starts on a copy, unless its test needs an empty one.
 """
 
 import atexit
@@ -38,7 +37,7 @@ _PREPARE = (
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """What each product may have a copy of."""
+    """The prepared folder and database, which each product copies."""
 
     folder: Path
     template: str  # the database with all tables, where the tests run on PostgreSQL
@@ -56,7 +55,7 @@ def find_prepared() -> Prepared:
 
 
 def fill(folder: Path) -> None:
-    """Have a data folder look as if a product had been started on it before."""
+    """Fill a data folder as a first start would."""
     prepared = find_prepared()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     if not (folder / "static").exists():
@@ -73,7 +72,7 @@ def copy_database(folder: Path) -> Path:
 
 
 def database_of(folder: Path, *, is_empty: bool = False) -> dict[str, str]:
-    """With PostgreSQL each data folder has a database of its own, as with SQLite; dropped when the tests end."""
+    """Return the URL of a PostgreSQL database for a data folder; the database is dropped when the tests end."""
     server = os.environ.get("DATABASE_URL")
     if not server:
         return {}

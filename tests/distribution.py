@@ -1,9 +1,8 @@
-"""How pytest-xdist spreads the tests over processes: in units.
+"""How pytest-xdist distributes the tests over processes: in units.
 
 The tests of one file that need the same server run in one process, one after the other, since they share what is
-expensive: a running product, a browser, a sandbox. The units that take longest begin first. `durations.json` has the
-seconds that each unit took once. Seconds that are out of date cost some waiting and nothing else; `make test-times`
-writes the file anew.
+expensive: a running product, a browser, a sandbox. The longest units begin first. `durations.json` has the seconds that
+each unit took once; outdated seconds only cost some waiting. `make test-times` writes the file anew.
 """
 
 import json
@@ -20,7 +19,7 @@ TOGETHER: Final = (
     # They share a running product and a browser.
     ("tests/browser/test_st", "tests/browser: commands"),
     ("tests/browser/", "tests/browser: pages"),
-    # They share an API server, and some of its tests make it forget its history.
+    # They share an API server, and some of the tests compact its history.
     ("tests/contract/", "tests/contract"),
     # They bind roles to the same user of the shared cluster.
     ("tests/services/test_role.py", "roles"),
@@ -34,7 +33,7 @@ _UNKNOWN_SECONDS: Final = 5.0
 
 
 def unit_of(test: str) -> str:
-    """Return the name of the unit that a test belongs to: mostly its file, and the server that it is tried on."""
+    """Return the name of the unit of a test: mostly its file, with the server that it runs on."""
     path, _, name = test.partition("::")
     if path in _BY_FUNCTION:
         return f"{path}::{name.partition('[')[0]}"
@@ -44,7 +43,7 @@ def unit_of(test: str) -> str:
 
 
 def sort_longest_first(items: list[pytest.Item]) -> None:
-    """Bring the tests of a unit together, and the units that take longest to the front."""
+    """Sort the tests by unit, the longest units first."""
     seconds: dict[str, float] = json.loads(DURATIONS.read_text()) if DURATIONS.exists() else {}
     units = {item: unit_of(item.nodeid) for item in items}
     items.sort(key=lambda item: (-seconds.get(units[item], _UNKNOWN_SECONDS), units[item]))

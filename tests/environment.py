@@ -1,8 +1,8 @@
 """Gives the tests an environment of their own, before Django reads its settings.
 
 Loaded as a pytest plugin (see pyproject.toml), since conftest files are read after the settings. Whatever the
-developer's shell says about ports, clusters and passwords, the tests see the defaults, a data folder that is thrown
-away, and only the database that `make test` chose.
+developer's shell says about ports, clusters and passwords, the tests see the defaults, a temporary data folder,
+and only the database that `make test` chose.
 """
 
 import atexit
@@ -14,7 +14,7 @@ from pathlib import Path
 
 from hypothesis import HealthCheck, settings
 
-# No test asserts on wall time: a busy machine is no failure.
+# No test depends on wall time: a busy machine must not fail one.
 settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("patient")
 

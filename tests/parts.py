@@ -1,7 +1,7 @@
 """What a test does when a program it needs is not on this machine.
 
-On a developer's machine the test skips with one line that says how to get the part. In CI every part must be there
-(`.ci/run` installs them), so there a missing part fails the test: a green run has run everything.
+On a developer's machine the test skips with one line on how to install the program. In CI every program must exist
+(`.ci/run` installs them), so there a missing one fails the test: a green run has run everything.
 """
 
 import os
@@ -11,7 +11,7 @@ import pytest
 
 
 def missing(part: str, how: str) -> NoReturn:
-    """Skip the calling test, or fail it in CI, naming the missing part and the way to get it."""
+    """Skip the calling test, or fail it in CI, naming the missing program and how to install it."""
     sentence = f"{part} is not on this machine; {how}"
     if os.environ.get("CI"):
         pytest.fail(f"{sentence} (CI must have it)", pytrace=False)

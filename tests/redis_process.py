@@ -24,7 +24,7 @@ class RedisProcess:
 
     @property
     def url(self) -> str:
-        """Where clients find it."""
+        """The URL for clients."""
         return f"unix://{self.socket}"
 
     def start(self) -> None:
@@ -46,13 +46,13 @@ class RedisProcess:
             self._process = None
 
     def forget(self) -> None:
-        """Throw away the data of a server that is not running."""
+        """Delete the data of a stopped server."""
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
 def running_redis(socket: Path, folder: Path) -> Iterator[RedisProcess]:
-    """Run a server; it is gone afterwards."""
+    """Run a server until the block ends."""
     server = RedisProcess(socket, folder)
     server.start()
     try:

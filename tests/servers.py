@@ -27,7 +27,7 @@ def make_roomy_nodes(cluster: ClusterClient) -> None:
 
 
 def find_apiserver() -> ApiServer:
-    """Return the API server that runs alone, with our definitions: whatever a test stores stays as it is."""
+    """Return the API server that runs alone, with our definitions: no controller changes what a test stores."""
     if lacking := missing_binaries():
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     found: ApiServer = find_shared_server(apiserver.__name__)
@@ -35,7 +35,7 @@ def find_apiserver() -> ApiServer:
 
 
 def find_cluster() -> Site:
-    """Return the API server with nodes, garbage collector and kubelets: pods are placed, become Ready and go."""
+    """Return the API server with nodes, garbage collector, scheduler and kubelets: pods are placed and become Ready."""
     if lacking := missing_binaries("kube-controller-manager"):
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     server: ApiServer = find_shared_server(cluster.__name__)
@@ -55,7 +55,7 @@ def apiserver() -> Iterator[ApiServer]:
 
 @contextlib.contextmanager
 def cluster() -> Iterator[ApiServer]:
-    """Run an API server with what makes it a cluster."""
+    """Run an API server with nodes, garbage collector, scheduler and kubelets."""
     with real_site() as site:
         assert site.server is not None
         make_roomy_nodes(site.cluster)

@@ -1,12 +1,12 @@
-"""Servers that all processes of a test run share: one kube-apiserver for everybody instead of one for each process.
+"""Servers that all processes of a test run share: one kube-apiserver instead of one for each process.
 
 pytest-xdist runs the tests in several processes. The main process, which runs none of them, owns the shared servers: it
 starts a server when a test first asks for it and stops all of them when the run ends. A test process asks by name over
-a Unix socket and gets back where the server is. Tests keep apart by namespace, and never stop or restart a shared
-server; a test that must do so starts one of its own. `tests/servers.py` says which servers there are.
+a Unix socket and gets the server's address. Tests use namespaces of their own, and never stop or restart a shared
+server; a test that must do so starts its own. `tests/servers.py` defines the servers.
 
-Without pytest-xdist the main process runs the tests and asks itself, in the same way; a program such as a benchmark,
-which is no test run at all, owns the servers that it asks for.
+Without pytest-xdist the main process runs the tests and asks itself in the same way; a benchmark owns the servers that
+it asks for.
 """
 
 import atexit

@@ -1,15 +1,15 @@
-"""Scheduler and kubelets for a real API server that has none: binds pods gang by gang, makes them Ready, lets them go.
+"""Scheduler and kubelets for a real API server that has none: binds pods gang by gang, makes them Ready, removes them.
 
-A real kube-apiserver keeps pods but runs none. This stands in for the machines, so that tests and benchmarks can watch
-the controller at work on the real API. It is a process of its own (`python -m tests.standin`) and a client like any
-other: it watches pods, PodGangs and nodes, and writes bindings, statuses and removals. What it decides comes from the
-pure functions of the sandbox (`scheduler.schedule`, `pod_lifecycle.compute_status`), so a workload meets the same rules
-on both: room by requests and allocatable, cordoned nodes, a gang's minimum all at once, `:broken` images that
-never become Ready, `sandbox.grove.io/ready-seconds` on a pod.
+A real kube-apiserver stores pods but runs none. This process (`python -m tests.standin`) stands in for the machines, so
+that tests and benchmarks can run the controller on the real API. It is a client like any other: it watches pods,
+PodGangs and nodes, and writes bindings, statuses and removals. It decides by the same pure functions as the sandbox
+(`engine.scheduling.placement.schedule`, `pod_lifecycle.compute_status`), so a workload meets the same rules on both:
+requests against allocatable, cordoned nodes, a gang's minimum all at once, `:broken` images that never become Ready,
+`sandbox.grove.io/ready-seconds` on a pod.
 
-The difference to a kubelet is thrift: a pod gets one status, the Ready one, when its time has come, and only what never
-becomes Ready is shown on its way. Nothing polls; the process sleeps until a watch tells something or a moment comes.
-It keeps nothing: killed and started again it goes on from what the API shows.
+Unlike a kubelet it writes few statuses: a pod gets its Ready status when it is due, and only a pod that never becomes
+Ready gets the ones before. Nothing polls; the process sleeps until a watch has a change or something is due. It keeps
+no state: after a kill it goes on from what the API shows.
 """
 
 import argparse
@@ -46,25 +46,24 @@ from rollouts.cluster import (
     kubeconfig,
 )
 from rollouts.cluster.resources import NODES, PODGANGS, PODS, ResourcePath
+from rollouts.engine.model import names
 from rollouts.engine.scheduling.constraints import parse_constraints
-from rollouts.engine.scheduling.placement import Demand, GangState, NodeCapacity, PodGroupState, WaitingPod, schedule
+from rollouts.engine.scheduling.placement import Demand, GangState, NamespacedName, NodeCapacity, WaitingPod, schedule
+from rollouts.engine.scheduling.pod_groups import PodGroup, make_gang_state, parse_pod_groups
 from rollouts.engine.scheduling.resources import compute_requests
 from rollouts.sandbox.cluster import pod_lifecycle
 from rollouts.sandbox.cluster.cache import (
-    GANG_LABEL,
-    NamespacedName,
-    PodGroup,
     clique_key,
     is_finished,
     is_ready,
     is_terminating,
     key_of,
     node_name,
-    parse_pod_groups,
     uses_node_resources,
 )
-from rollouts.sandbox.cluster.conditions import find_condition, make_condition, merge_conditions
 from rollouts.sandbox.cluster.node_info import NodeInfo, parse_node_info
+from rollouts.sandbox.conditions import find_condition, make_condition, merge_conditions
+from rollouts.sandbox.times import render_time
 from tests.apiserver import die_with_parent
 
 logger = logging.getLogger(__name__)
@@ -73,16 +72,16 @@ WRITERS = 16
 SECONDS_TO_RETRY = 0.1
 SECONDS_TO_START = 60.0
 LISTENING = "listening"
-# So many looks ahead find the Ready moment of any pod that has one: creating, some init containers, containers.
+# So many steps ahead reach the Ready status of any pod that has one: creating, some init containers, containers.
 LOOKS_AHEAD = 12
-# A state that lasts no longer is not written: two writes so close to each other could change places.
+# A shorter state is not written: two writes so close together could be reordered.
 A_WHILE = timedelta(seconds=1)
 _WATCHED = (PODS, PODGANGS, NODES)
 
 
 @contextlib.contextmanager
 def running_standin(path: Path, *, ready: float = 0.1, termination: float = 0.0) -> Iterator[subprocess.Popen[str]]:
-    """Run the stand-in for the cluster of a kubeconfig, from when it listens until the block ends."""
+    """Run the stand-in for the cluster of a kubeconfig until the block ends; enter the block once it watches."""
     command = [sys.executable, "-m", "tests.standin", str(path), f"--ready={ready}", f"--termination={termination}"]
     process = subprocess.Popen(
         command,
@@ -129,8 +128,8 @@ def make_nodes(
 
 
 @dataclass(slots=True)
-class Tenancy:
-    """A pod on a node, beyond what its manifest says."""
+class PodOnNode:
+    """What the stand-in knows of a pod on a node besides its manifest."""
 
     uid: str
     bound_at: datetime
@@ -139,29 +138,29 @@ class Tenancy:
     unblocked_at: datetime | None = None
 
 
-class Moments:
-    """What is to be done when: a heap of calls."""
+class TimerHeap:
+    """A heap of calls by the time they are due."""
 
     def __init__(self) -> None:
         self._heap: list[tuple[float, int, Callable[[], None]]] = []
         self._order = count()
 
     def put(self, at: float, work: Callable[[], None]) -> None:
-        """Note something to be done."""
+        """Schedule a call."""
         heapq.heappush(self._heap, (at, next(self._order), work))
 
     def seconds_left(self) -> float | None:
-        """Say how long it is until the next one."""
+        """Return the seconds until the next call."""
         return max(0.0, self._heap[0][0] - time.monotonic()) if self._heap else None
 
     def run_due(self) -> None:
-        """Do what is due."""
+        """Make the calls that are due."""
         while self._heap and self._heap[0][0] <= time.monotonic():
             heapq.heappop(self._heap)[2]()
 
 
-class Rooms:
-    """Which pod takes how much of which node: pods that the API shows there, and those on their way."""
+class NodeResources:
+    """The resources that pods take of each node: pods that the API shows there, and pods that are being bound."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeInfo] = {}
@@ -169,20 +168,20 @@ class Rooms:
         self._used: defaultdict[str, Counter[str]] = defaultdict(Counter)
 
     def take(self, key: NamespacedName, node: str, requests: dict[str, int]) -> None:
-        """Note a pod's place."""
+        """Reserve a pod's resources on a node."""
         if key not in self._taken:
             self._taken[key] = (node, requests)
             self._used[node].update(requests)
 
-    def give_back(self, key: NamespacedName) -> bool:
-        """Forget a pod; say whether that made room."""
+    def release(self, key: NamespacedName) -> bool:
+        """Release a pod's resources; return whether it had any."""
         node, requests = self._taken.pop(key, ("", {}))
         if node:
             self._used[node].subtract(requests)
         return bool(node)
 
-    def survey(self) -> list[NodeCapacity]:
-        """Say what is free where."""
+    def list_free(self) -> list[NodeCapacity]:
+        """Return what is free on each node."""
         return [
             NodeCapacity(
                 node, {name: amount - self._used[node.name][name] for name, amount in node.allocatable.items()}
@@ -192,40 +191,41 @@ class Rooms:
 
 
 class StandIn:
-    """The machines of one cluster. Everything but the writes happens in the thread that calls `run`."""
+    """The machines of one cluster. The thread that calls `run` does everything but the writes."""
 
     def __init__(self, cluster: ClusterClient, pace: pod_lifecycle.KubeletTimings) -> None:
         self._cluster, self._pace = cluster, pace
         self._news: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._writers = ThreadPoolExecutor(WRITERS)
-        self._moments = Moments()
-        self._rooms = Rooms()
+        self._moments = TimerHeap()
+        self._rooms = NodeResources()
         self._pods: dict[NamespacedName, Obj] = {}
         self._gangs: dict[NamespacedName, tuple[PodGroup, ...]] = {}
         self._listing: dict[NamespacedName, NamespacedName] = {}  # pod → the gang that lists it
         self._waiting: dict[NamespacedName, WaitingPod] = {}
-        self._placed: set[NamespacedName] = set()  # pods that have a node or are on their way to one, and stay
-        self._tenancies: dict[NamespacedName, Tenancy] = {}
+        self._placed: set[NamespacedName] = set()  # pods that have a node or are being bound, and do not terminate
+        self._tenancies: dict[NamespacedName, PodOnNode] = {}
         self._ready: Counter[NamespacedName] = Counter()  # namespace and clique → Ready pods
         self._blocked: set[NamespacedName] = set()  # pods that wait for other cliques
-        self._told: dict[NamespacedName, tuple[str, str]] = {}  # waiting pod → the version that was told why, and why
+        # waiting pod → the version whose condition was written, and the message
+        self._reported: dict[NamespacedName, tuple[str, str]] = {}
         self._must_schedule = False
         self._synced = 0
         self._addresses = count(1)
 
     def run(self) -> None:
-        """Listen and work until the process ends."""
+        """Process changes and due calls until the process ends."""
         for resource in _WATCHED:
             threading.Thread(target=self._listen, args=(resource,), daemon=True).start()
         while True:
-            self._hear()
+            self._process_changes()
             self._moments.run_due()
             if self._must_schedule and self._synced == len(_WATCHED):
                 self._must_schedule = False
                 self._schedule()
 
-    def _hear(self) -> None:
-        """Take in everything that was told, waiting for the first of it until the next moment."""
+    def _process_changes(self) -> None:
+        """Process all changes of the watches; wait for the first until the next call is due."""
         with contextlib.suppress(queue.Empty):
             self._news.get(timeout=self._moments.seconds_left())()
             while True:
@@ -241,7 +241,7 @@ class StandIn:
                     self._news.put(lambda obj=obj: self._observe(resource, obj, gone=True))  # type: ignore[misc]
                 case Synced(keys):
                     known = frozenset((key.namespace, key.name) for key in keys)
-                    self._news.put(lambda known=known: self._forget_others(resource, known))  # type: ignore[misc]
+                    self._news.put(lambda known=known: self._drop_unlisted(resource, known))  # type: ignore[misc]
                     if not has_synced:
                         has_synced = True
                         self._news.put(self._note_synced)
@@ -261,8 +261,8 @@ class StandIn:
         else:
             self._observe_node(obj, gone=gone)
 
-    def _forget_others(self, resource: Resource, known: frozenset[NamespacedName]) -> None:
-        """After a list: what it does not show is gone."""
+    def _drop_unlisted(self, resource: Resource, known: frozenset[NamespacedName]) -> None:
+        """After a list, drop the objects that it does not contain."""
         if resource is PODS:
             for key in self._pods.keys() - known:
                 self._observe_pod(self._pods[key], gone=True)
@@ -289,11 +289,11 @@ class StandIn:
         key = key_of(pod)
         before = self._pods.get(key)
         if before is not None and before["metadata"]["uid"] != pod["metadata"]["uid"]:
-            self._lose(key)
+            self._drop_pod(key)
             before = None
         self._count_ready(before, None if gone else pod)
         if gone:
-            self._lose(key)
+            self._drop_pod(key)
             return
         self._pods[key] = pod
         if _is_waiting(pod):
@@ -310,17 +310,17 @@ class StandIn:
             return
         self._ready[clique_key(some)] += 1 if is_now else -1
         for key in list(self._blocked):
-            self._look_after(key)
+            self._sync_pod(key)
 
-    def _lose(self, key: NamespacedName) -> None:
-        """Forget a pod that is no more."""
+    def _drop_pod(self, key: NamespacedName) -> None:
+        """Drop a pod that was removed."""
         self._pods.pop(key, None)
         self._waiting.pop(key, None)
-        self._told.pop(key, None)
+        self._reported.pop(key, None)
         self._tenancies.pop(key, None)
         self._blocked.discard(key)
         self._placed.discard(key)
-        if self._rooms.give_back(key):
+        if self._rooms.release(key):
             self._must_schedule = True
 
     # --- the scheduler ---------------------------------------------------------------------------------------
@@ -342,24 +342,21 @@ class StandIn:
         if not candidates:
             return
         gangs = {c.gang: self._survey_gang(c.gang) for c in candidates if c.gang in self._gangs}
-        decision = schedule(candidates, self._rooms.survey(), {gang.key: gang for gang in gangs.values()})
+        decision = schedule(candidates, self._rooms.list_free(), {gang.key: gang for gang in gangs.values()})
         for binding in decision.bindings:
-            self._assume(binding.pod, binding.node)
+            self._reserve_and_bind(binding.pod, binding.node)
         for key, why in decision.unplaced.items():
             self._tell_why(key, why)
 
     def _gang_of(self, key: NamespacedName) -> NamespacedName | None:
-        label = (self._pods[key]["metadata"].get("labels") or {}).get(GANG_LABEL)
+        label = (self._pods[key]["metadata"].get("labels") or {}).get(names.GANG)
         return self._listing.get(key) or ((key[0], label) if label else None)
 
     def _survey_gang(self, gang: NamespacedName) -> GangState:
-        groups = self._gangs[gang]
-        return GangState(
-            gang, tuple(PodGroupState(g.name, g.min_replicas, g.members, len(g.members & self._placed)) for g in groups)
-        )
+        return make_gang_state(gang, self._gangs[gang], self._placed)
 
-    def _assume(self, key: NamespacedName, node: str) -> None:
-        """Count a pod where it will be, and bind it."""
+    def _reserve_and_bind(self, key: NamespacedName, node: str) -> None:
+        """Reserve the resources of a pod on its node, and bind it."""
         pod = self._pods[key]
         del self._waiting[key]
         self._placed.add(key)
@@ -378,18 +375,20 @@ class StandIn:
         if pod is None or pod["metadata"]["uid"] != uid or node_name(pod):
             return
         self._placed.discard(key)
-        self._rooms.give_back(key)
+        self._rooms.release(key)
         if _is_waiting(pod):
             self._expect(key, pod)
 
     def _tell_why(self, key: NamespacedName, why: str) -> None:
         pod = self._pods[key]
-        before = find_condition(pod, "PodScheduled") or {}
-        if before.get("message") == why or self._told.get(key) == (pod["metadata"]["resourceVersion"], why):
+        before = find_condition(pod, "PodScheduled")
+        if before.get("message") == why or self._reported.get(key) == (pod["metadata"]["resourceVersion"], why):
             return
-        self._told[key] = pod["metadata"]["resourceVersion"], why
+        self._reported[key] = pod["metadata"]["resourceVersion"], why
         condition = make_condition("PodScheduled", holds=False, reason="Unschedulable", message=why)
-        conditions = merge_conditions((pod.get("status") or {}).get("conditions"), [condition], datetime.now(UTC))
+        conditions = merge_conditions(
+            (pod.get("status") or {}).get("conditions"), [condition], render_time(datetime.now(UTC))
+        )
         # Only if nothing has happened to the pod meanwhile: it may be bound, and even Ready, when this is written.
         version = pod["metadata"]["resourceVersion"]
         self._write(lambda: self._put_status(pod, {"conditions": conditions}, version), self._think_again)
@@ -403,7 +402,7 @@ class StandIn:
         self._waiting.pop(key, None)
         if uses_node_resources(pod):
             self._rooms.take(key, node_name(pod) or "", compute_requests(pod["spec"]))
-        elif self._rooms.give_back(key):
+        elif self._rooms.release(key):
             self._must_schedule = True
         if is_terminating(pod) or is_finished(pod):
             if key in self._placed:
@@ -415,27 +414,27 @@ class StandIn:
             bound_at = pod_lifecycle.find_bound_at(pod) if is_ready(pod) else datetime.now(UTC)
             number = next(self._addresses)
             address = f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}"
-            self._tenancies[key] = Tenancy(pod["metadata"]["uid"], bound_at, address)
-            self._look_after(key)
+            self._tenancies[key] = PodOnNode(pod["metadata"]["uid"], bound_at, address)
+            self._sync_pod(key)
         elif is_terminating(pod) and self._tenancies[key].deleted_at is None:
-            self._look_after(key)
+            self._sync_pod(key)
 
-    def _look_after(self, key: NamespacedName) -> None:
-        """Do what is to be done for a pod on a node now, or note when."""
+    def _sync_pod(self, key: NamespacedName) -> None:
+        """Write what is due for a pod on a node, or schedule it."""
         pod, tenancy = self._pods[key], self._tenancies[key]
         if is_terminating(pod):
             self._wind_down(key, pod, tenancy)
         elif not is_ready(pod) and not is_finished(pod):
             self._raise(key, pod, tenancy)
 
-    def _wind_down(self, key: NamespacedName, pod: Obj, tenancy: Tenancy) -> None:
+    def _wind_down(self, key: NamespacedName, pod: Obj, tenancy: PodOnNode) -> None:
         now = datetime.now(UTC)
         tenancy.deleted_at = tenancy.deleted_at or now
         self._blocked.discard(key)
         end = pod_lifecycle.compute_stopped_at(pod, tenancy.deleted_at, self._pace)
         self._at(end, tenancy, key, lambda: self._write(lambda: self._remove(pod), lambda: self._look_after_soon(key)))
 
-    def _raise(self, key: NamespacedName, pod: Obj, tenancy: Tenancy) -> None:
+    def _raise(self, key: NamespacedName, pod: Obj, tenancy: PodOnNode) -> None:
         dependencies = pod_lifecycle.parse_dependencies(pod)
         if tenancy.unblocked_at is None:
             if all(self._ready[key[0], entry.clique] >= entry.ready for entry in dependencies):
@@ -445,13 +444,13 @@ class StandIn:
                 return
             else:
                 self._blocked.add(key)
-        at, outlook = self._foresee(pod, tenancy)
+        at, outlook = self._find_next_status(pod, tenancy)
         self._at(at, tenancy, key, lambda: self._show(key, pod["metadata"]["uid"], outlook.status))
         if outlook.next_change_at is not None and not is_ready({**pod, "status": outlook.status}):
-            self._at(outlook.next_change_at, tenancy, key, lambda: self._look_after(key))
+            self._at(outlook.next_change_at, tenancy, key, lambda: self._sync_pod(key))
 
-    def _foresee(self, pod: Obj, tenancy: Tenancy) -> tuple[datetime, pod_lifecycle.ComputedStatus]:
-        """Find the next state of a pod that lasts, and when it comes: Ready, or whatever holds for a while."""
+    def _find_next_status(self, pod: Obj, tenancy: PodOnNode) -> tuple[datetime, pod_lifecycle.ComputedStatus]:
+        """Return the next lasting status of a pod and when it is due: Ready, or another that holds for a while."""
         at = max(tenancy.bound_at, datetime.now(UTC))
         outlook = self._look_at(pod, tenancy, at)
         for _ in range(LOOKS_AHEAD):
@@ -463,7 +462,7 @@ class StandIn:
             outlook = self._look_at(pod, tenancy, at)
         return at, outlook
 
-    def _look_at(self, pod: Obj, tenancy: Tenancy, at: datetime) -> pod_lifecycle.ComputedStatus:
+    def _look_at(self, pod: Obj, tenancy: PodOnNode, at: datetime) -> pod_lifecycle.ComputedStatus:
         facts = pod_lifecycle.PodContext(at, tenancy.bound_at, tenancy.unblocked_at, True, "127.0.0.1", tenancy.address)
         return pod_lifecycle.compute_status(pod, facts, self._pace)
 
@@ -484,8 +483,8 @@ class StandIn:
 
     # --- moments and writes ----------------------------------------------------------------------------------
 
-    def _at(self, moment: datetime, tenancy: Tenancy, key: NamespacedName, work: Callable[[], None]) -> None:
-        """Do something for a pod at a moment, unless another pod has its name by then."""
+    def _at(self, moment: datetime, tenancy: PodOnNode, key: NamespacedName, work: Callable[[], None]) -> None:
+        """Schedule a call for a pod; skip it if another pod has the name by then."""
 
         def do() -> None:
             if self._tenancies.get(key) is tenancy:
@@ -499,17 +498,17 @@ class StandIn:
 
     def _look_after_soon(self, key: NamespacedName) -> None:
         if key in self._tenancies:
-            self._look_after(key)
+            self._sync_pod(key)
 
     def _write(self, work: Callable[[], None], on_failure: Callable[[], None]) -> None:
-        """Write in the background; on a failure that may pass, think again after a moment."""
+        """Write in the background; after a temporary failure, process the pod again a moment later."""
         self._writers.submit(self._attempt, work, on_failure)
 
     def _attempt(self, work: Callable[[], None], on_failure: Callable[[], None]) -> None:
         try:
             work()
         except (NotFound, Conflict):
-            self._news.put(self._think_again)  # the watch tells what came between
+            self._news.put(self._think_again)  # the watch reports what came between
         except ClusterError as error:
             logger.warning("%s", error)
             again = time.monotonic() + SECONDS_TO_RETRY
@@ -522,7 +521,7 @@ def _is_waiting(pod: Obj) -> bool:
 
 
 def main() -> None:
-    """Stand in until killed."""
+    """Run until killed."""
     parser = argparse.ArgumentParser(prog="python -m tests.standin", description="Schedule and run pods, in pretence.")
     parser.add_argument("kubeconfig", type=Path)
     parser.add_argument("--ready", type=float, default=0.1, help="seconds from binding to Ready")

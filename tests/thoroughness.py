@@ -1,8 +1,8 @@
-"""How often random tests try: seldom in every run, oftener when somebody has the time.
+"""How many examples random tests try: few in every run, more with EXAMPLES_TIMES.
 
     make test-engine EXAMPLES_TIMES=20
 
-Each run tries other examples, so what few of them miss in one run is met in another.
+Each run tries other examples, so over many runs few examples a run are enough.
 """
 
 import os

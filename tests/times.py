@@ -189,7 +189,7 @@ def _seconds(phases: Iterable[Phase]) -> float:
 
 
 def _count_assertions(count: Callable[[], None]) -> None:
-    """Have the code that pytest makes of an assertion call `count` when it held."""
+    """Append a call of `count` to the code that pytest makes of an assertion."""
     rewrite._grove_count = count  # type: ignore[attr-defined]
     rewrite_assert = rewrite.AssertionRewriter.visit_Assert
 
@@ -203,7 +203,7 @@ def _count_assertions(count: Callable[[], None]) -> None:
 
 
 def _busy_seconds() -> float:
-    """Return how long all processors of the machine together have been busy, or nothing where that is not told."""
+    """Return how long all processors of the machine together have been busy; None where the system does not tell."""
     stat = Path("/proc/stat")
     if not stat.exists():
         return 0.0

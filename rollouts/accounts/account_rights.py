@@ -69,11 +69,11 @@ def rights_of_groups(groups: Iterable[Group]) -> Rights:
 def rights_affected_by(group: Group) -> Rights:
     """Return the rights of a group and of its members: a change of the group affects them."""
     members = list(User.objects.filter(groups=group))
-    whole = Rights(is_superuser=any(member.is_superuser for member in members))
+    rights = Rights(is_superuser=any(member.is_superuser for member in members))
     keys = [member.pk for member in members]
     of_members = Q(user__in=keys) | Q(group__user__in=keys)
-    whole |= Rights(_fetch_permissions(of_members), _fetch_grants(of_members))
-    return whole | rights_of_groups([group])
+    rights |= Rights(_fetch_permissions(of_members), _fetch_grants(of_members))
+    return rights | rights_of_groups([group])
 
 
 def find_missing(actor: User, *needed: Rights) -> str:

@@ -1,6 +1,6 @@
 """The scope of an API token: read-only, namespaces, commands. A scope only narrows the permissions of the owner.
 
-`services.accounts` validates the requested scope and stores it; `permissions.find_refusal` checks the scope before
+`services.tokens` validates the requested scope and stores it; `permissions.find_refusal` checks the scope before
 every command. The invariant: a token that was created with another token lies within the scope of that token.
 """
 
@@ -54,8 +54,8 @@ class Scope:
     def find_excess(self, outer: "Scope") -> tuple[Finding, ...]:
         """Return a finding for everything that this scope includes and the outer scope does not."""
         found = [("commands", one.value) for one in sorted(self.commands or ()) if not outer.allows_command(one)]
-        places = sorted(one for one in self.namespaces or () if not outer.allows_namespace(*one))
-        found += [("namespaces", render_namespace(one)) for one in places]
+        excess = sorted(key for key in self.namespaces or () if not outer.allows_namespace(*key))
+        found += [("namespaces", render_namespace(key)) for key in excess]
         return tuple(
             Finding(
                 field, FindingCode.OUT_OF_RANGE, f"The token of this request does not include {name}. Leave it out."
@@ -94,22 +94,24 @@ def scope_of(token: ApiToken) -> Scope:
 
 def render_scope_columns(scope: Scope) -> dict[str, Any]:
     """Return the columns of a token that store a scope."""
-    places = None if scope.namespaces is None else sorted(scope.namespaces)
+    keys = None if scope.namespaces is None else sorted(scope.namespaces)
     return {
         "read_only": scope.read_only,
-        "namespaces": None if places is None else [{"cluster": one, "namespace": other} for one, other in places],
+        "namespaces": None
+        if keys is None
+        else [{"cluster": cluster, "namespace": namespace} for cluster, namespace in keys],
         "commands": None if scope.commands is None else sorted(command.value for command in scope.commands),
     }
 
 
-def parse_scope(wish: RequestedScope, clusters: Collection[str]) -> tuple[Scope, tuple[Finding, ...]]:
+def parse_scope(requested: RequestedScope, clusters: Collection[str]) -> tuple[Scope, tuple[Finding, ...]]:
     """Return the requested scope and the findings; with findings, the scope must not be used."""
-    findings = [*_check_namespaces(wish.namespaces, clusters), *_check_commands(wish.commands)]
+    findings = [*_check_namespaces(requested.namespaces, clusters), *_check_commands(requested.commands)]
     if findings:
         return Scope(read_only=True), tuple(findings)
-    namespaces, commands = wish.namespaces, wish.commands
+    namespaces, commands = requested.namespaces, requested.commands
     scope = Scope(
-        wish.read_only,
+        requested.read_only,
         None if namespaces is None else frozenset((one["cluster"], one["namespace"]) for one in namespaces),
         None if commands is None else frozenset(COMMANDS[name] for name in commands),
     )

@@ -1,6 +1,6 @@
 """API tokens: how they are generated and found, and how long they are valid.
 
-`services.accounts` creates and revokes tokens; authentication of the API, the feed and the metrics page finds the owner
+`services.tokens` creates and revokes tokens; authentication of the API, the feed and the metrics page finds the owner
 of a token here. The invariant: only the digest of a token is stored; its text is shown once, to its owner.
 
 A token is valid until it expires or is revoked, and while its owner is active. An identity provider does not report

@@ -70,7 +70,7 @@ class AuditEntryAdmin(ReadOnlyAdmin):
         found = self.get_changelist_instance(request)
         try:
             with audited_command(caller_of(request, Source.ADMIN), Command.EXPORT_AUDIT) as audited:
-                audited.done(detail=f"Filtered by {request.GET.urlencode()}." if request.GET else "Everything.")
+                audited.done(detail=f"Filtered by {request.GET.urlencode()}." if request.GET else "All entries.")
         except errors.PermissionDenied as refusal:
             raise PermissionDenied(refusal.sentence) from refusal
         headers = {"Content-Disposition": 'attachment; filename="grove-audit.csv"'}
@@ -91,7 +91,7 @@ class AuditEntryAdmin(ReadOnlyAdmin):
         """Show the command."""
         return show_mono(row.command)
 
-    @admin.display(description="Target", ordering="namespace")
+    @admin.display(description="Where", ordering="namespace")
     def where(self, row: AuditEntry) -> str:
         """Return the workload, namespace or cluster."""
         return show_place(row)

@@ -84,7 +84,7 @@ class ClusterAdmin(ReadOnlyAdmin):
         """Show the state of the connection."""
         return show_cluster_state(row)
 
-    @admin.display(description="Last heard", ordering="heard_at")
+    @admin.display(description="Last contact", ordering="heard_at")
     def heard(self, row: Cluster) -> Shown:
         """Show when the watcher last received anything from it."""
         return show_time(row.heard_at)

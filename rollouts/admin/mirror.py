@@ -238,8 +238,10 @@ class NodeAdmin(_MirrorAdmin):
     @admin.display(description="Allocatable")
     def capacity(self, row: Node) -> str:
         """Return its main allocatable resources."""
-        told = {name.rpartition("/")[2]: value for name, value in row.allocatable.items()}
-        return ", ".join(f"{told[name]} {name}" for name in ("gpu", "cpu", "memory", "pods") if name in told) or "–"
+        amounts = {name.rpartition("/")[2]: value for name, value in row.allocatable.items()}
+        return (
+            ", ".join(f"{amounts[name]} {name}" for name in ("gpu", "cpu", "memory", "pods") if name in amounts) or "–"
+        )
 
     @admin.display(description="Taints")
     def taint_text(self, row: Node) -> Shown:

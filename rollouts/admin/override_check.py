@@ -68,8 +68,8 @@ def _summarize(check: OverrideCheck, rows: tuple[AffectedRow, ...]) -> str:
     if not check.total:
         return "It matches no workload."
     states = [row.state for row in rows]
-    hit = "1 workload" if check.total == 1 else f"{check.total} workloads"
-    told = [
+    matched = "1 workload" if check.total == 1 else f"{check.total} workloads"
+    outcomes = [
         f"{states.count(state)} {words}"
         for state, words in (
             ("changes", "would change"),
@@ -79,7 +79,7 @@ def _summarize(check: OverrideCheck, rows: tuple[AffectedRow, ...]) -> str:
         )
         if state in states
     ]
-    return f"It matches {hit}: {', '.join(told)}." if told else f"It matches {hit}."
+    return f"It matches {matched}: {', '.join(outcomes)}." if outcomes else f"It matches {matched}."
 
 
 def _row(hit: AffectedWorkload) -> AffectedRow:

@@ -234,8 +234,8 @@ def _initial_of(row: StrategyOverride) -> dict[str, Any]:
 
 def _rows_of(components: Mapping[str, Any]) -> Iterator[ComponentRow]:
     for name, budget in components.items():
-        told = {part: "" if value is None else str(value) for part, value in (budget or {}).items()}
-        yield ComponentRow(name, told.get("maxUnavailable", ""), told.get("maxSurge", ""), by_default=budget is None)
+        texts = {part: "" if value is None else str(value) for part, value in (budget or {}).items()}
+        yield ComponentRow(name, texts.get("maxUnavailable", ""), texts.get("maxSurge", ""), by_default=budget is None)
 
 
 def _parse_row(data: Mapping[str, Any], start: str) -> ComponentRow:

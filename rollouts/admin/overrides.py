@@ -205,7 +205,7 @@ class StrategyOverrideAdmin(BaseAdmin):
 
     # ---- columns
 
-    @admin.display(description="Workloads")
+    @admin.display(description="Applies to")
     def target(self, row: StrategyOverride) -> str:
         """Return the workloads that it matches."""
         return render_target(row)

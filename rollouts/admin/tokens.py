@@ -21,8 +21,8 @@ from rollouts.admin.model_admin import ReadOnlyAdmin
 from rollouts.admin.rendering import show_mono, show_pill, show_time
 from rollouts.admin.site import site
 from rollouts.models import ApiToken
-from rollouts.services.accounts import token_revoke
 from rollouts.services.audit import Source, caller_of
+from rollouts.services.tokens import token_revoke
 
 Shown = str | SafeString
 

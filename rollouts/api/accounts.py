@@ -19,8 +19,8 @@ from rollouts.accounts.tokens import TokenState, expiry_of, state_of, tokens_wit
 from rollouts.api.permissions import IsSignedIn
 from rollouts.api.serializers import StrictBooleanField, StrictCharField, StrictSerializer
 from rollouts.models import ApiToken
-from rollouts.services.accounts import DEFAULT_TOKEN_DAYS, default_expiry, token_create, token_revoke
 from rollouts.services.audit import Source, caller_of, require_one_of
+from rollouts.services.tokens import DEFAULT_TOKEN_DAYS, default_expiry, token_create, token_revoke
 
 _NAMESPACES: Final = "The token can change workloads only in these namespaces. Null: wherever its owner can."
 _COMMANDS: Final = "The token can give only these commands. Null: every command of its owner."
@@ -51,7 +51,7 @@ class MeAnswer(serializers.Serializer[Any]):
     needs_grants = serializers.BooleanField(help_text="Whether commands also need a grant for the namespace.")
     grants = GrantAnswer(many=True)
     # The framework has an attribute of this name too; only serializers that write need it.
-    read_only = serializers.BooleanField(help_text="Whether READ_ONLY is set: nobody can change anything.")  # type: ignore[assignment]
+    read_only = serializers.BooleanField(help_text="Whether READ_ONLY is set: all commands are refused.")  # type: ignore[assignment]
     observe = serializers.BooleanField(help_text="Whether OBSERVE is set: Grove UI writes nothing to any cluster.")
     token = serializers.CharField(
         allow_null=True, help_text="The name of the token of this request. Null: you use a session."
@@ -62,7 +62,7 @@ class MeAnswer(serializers.Serializer[Any]):
 
 
 class TokenAnswer(serializers.Serializer[Any]):
-    """A token without its text."""
+    """A token without its secret."""
 
     id = serializers.IntegerField()
     name = serializers.CharField()
@@ -156,7 +156,7 @@ class TokensView(APIView):
             caller,
             values["name"],
             values.get("expires_at", default_expiry()),
-            wish=RequestedScope(values["read_only"], values.get("namespaces"), values.get("commands")),
+            requested=RequestedScope(values["read_only"], values.get("namespaces"), values.get("commands")),
             made_with=request.auth if isinstance(request.auth, ApiToken) else None,
         )
         row = tokens_with_owners().get(pk=made.token.pk)

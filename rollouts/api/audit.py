@@ -83,8 +83,8 @@ class AuditExportView(APIView):
         filters = _read_filters(request, query)
         query.raise_if_invalid()
         with audited_command(caller_of(request, Source.API), Command.EXPORT_AUDIT) as audited:
-            told = ", ".join(f"{name}={value}" for name, value in request.query_params.items())
-            audited.done(detail=f"Filtered by {told}." if told else "Everything.")
+            filtered = ", ".join(f"{name}={value}" for name, value in request.query_params.items())
+            audited.done(detail=f"Filtered by {filtered}." if filtered else "All entries.")
         headers = {"Content-Disposition": 'attachment; filename="grove-audit.csv"', "Cache-Control": "no-store"}
         return StreamingHttpResponse(audit_csv(audit_rows(filters)), content_type="text/csv", headers=headers)
 

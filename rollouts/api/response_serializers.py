@@ -134,7 +134,7 @@ def _mapping(inner: tuple[Any, ...], options: Options) -> Field:
 @cache
 def _by_enum(key: type[Enum], value: Any) -> SerializerClass:
     fields = {str(one.value): _build_field(value) for one in key}
-    return _make(f"By{key.__name__}", f"For each {key.__name__.lower()}.", fields)
+    return _make(f"By{key.__name__}", f"A value for each {key.__name__.lower()}.", fields)
 
 
 def _choice(inner: tuple[Any, ...], options: Options) -> Field:

@@ -37,19 +37,19 @@ from rollouts.services.simulation_report import Simulated
 
 
 class ImagesChange(ImagesBody):
-    """Other images."""
+    """New images."""
 
     kind = serializers.ChoiceField(["images"])
 
 
 class ScaleChange(ScaleBody):
-    """Other replicas."""
+    """New replicas."""
 
     kind = serializers.ChoiceField(["scale"])
 
 
 class StrategyChange(StrategyBody):
-    """Another strategy."""
+    """A new strategy."""
 
     kind = serializers.ChoiceField(["strategy"])
 

@@ -388,7 +388,7 @@ def _parse_object(call: str, body: bytes) -> Obj:
 
 
 def is_object(value: object) -> bool:
-    """Say whether a value has what every object of the API has: a name and a resourceVersion."""
+    """Return whether a value has what every object of the API has: a name and a resourceVersion."""
     metadata = value.get("metadata") if isinstance(value, dict) else None
     return isinstance(metadata, dict) and isinstance(metadata.get("resourceVersion"), str) and "name" in metadata
 

@@ -69,7 +69,7 @@ def make_reference(namespace: str, name: str, uid: str) -> Obj:
 
 
 def _is_terminating(obj: Obj) -> bool:
-    """Say whether a deleted object still exists: its grace period runs, or it has finalizers."""
+    """Return whether a deleted object still exists: its grace period runs, or it has finalizers."""
     metadata = obj["metadata"]
     return "deletionTimestamp" in metadata and bool(
         metadata.get("deletionGracePeriodSeconds") or metadata.get("finalizers")

@@ -1,12 +1,12 @@
-"""The strategy in force: what a workload says, and what overrides put in its place (`docs/semantics.md` 15).
+"""The effective strategy: the strategy of a manifest, with overrides applied (docs/semantics.md, 15 Overrides).
 
-Before it: a PodCliqueSet as stored, and the overrides of its cluster. After it: the reconciler plans with the manifest
-that comes out; pages and API show where each part of it comes from. The one place where overrides are applied.
+Before it: a PodCliqueSet as stored, and the overrides of its cluster. After it: the reconciler plans with the resulting
+manifest; pages and API show where each field comes from. Overrides are applied only here.
 
-The invariants: no override reaches anything but the strategy, so none ever starts a rollout; a manifest that can be
-acted on stays one, because an override that the engine's rules refuse for this workload is left out and reported; each
-part comes from the most specific override that sets it (name before labels before namespace before cluster, then the
-newest), and one that is less specific can never push a more specific one out.
+The invariants: an override changes nothing but the strategy, so it never starts a rollout; a valid manifest stays
+valid, because an override that the engine's rules reject for this workload is ignored and reported; each field comes
+from the most specific override that sets it (name before labels before namespace before cluster, then the newest), and
+a less specific override never displaces a more specific one.
 """
 
 from collections.abc import Iterable, Mapping
@@ -24,51 +24,51 @@ from rollouts.models import StrategyOverride
 
 Obj = Mapping[str, Any]
 StrategySource = Literal["workload", "default"] | int
-"""Where a part comes from: the manifest, nobody, or the override with this id."""
+"""Where a field comes from: the manifest, a default, or the override with this id."""
 
 _BUDGET_DEFAULTS: Final = {MAX_UNAVAILABLE: DEFAULT_MAX_UNAVAILABLE, MAX_SURGE: DEFAULT_MAX_SURGE}
 _COMPONENT_LISTS: Final = ("cliques", "podCliqueScalingGroups")
 
 StrategyField = tuple[str, str]
-"""A part of a strategy: the name of a clique or scaling group, empty for the set itself, and the field."""
+"""A field of a strategy: the name of a clique or scaling group, empty for the set itself, and the field's name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Override:
-    """What somebody decided about the strategy of some workloads."""
+    """An override of the strategy of some workloads."""
 
     id: int
-    # Whom it hits; what is empty hits all.
+    # Which workloads it matches; an empty value matches all.
     cluster: str
     namespace: str
     name: str
     labels: Mapping[str, str]
-    # What it sets. None takes a field out, so that its default counts.
+    # What it sets. None removes a field, so that the default applies.
     settings: Mapping[StrategyField, IntOrPercent | None]
     created: float
     expires_at: float | None  # seconds since the epoch; None: never
 
     @property
     def precedence(self) -> tuple[bool | float, ...]:
-        """How specific it is; the higher one wins."""
+        """How specific it is; the override with the higher value wins."""
         return bool(self.name), bool(self.labels), bool(self.namespace), bool(self.cluster), self.created, self.id
 
 
 @dataclass(frozen=True, slots=True)
 class EffectiveStrategy:
-    """The strategy of a workload as it counts now."""
+    """The strategy of a workload that applies now."""
 
-    manifest: Obj  # the one that was given, with the parts of overrides put in; shares its inner parts
+    manifest: Obj  # the given manifest with the fields of overrides; shares the rest of its objects
     sources: Mapping[StrategyField, StrategySource]
-    # Overrides that hit this workload and would make it invalid, each with what is wrong.
+    # Overrides that match this workload and would make it invalid, each with what is wrong.
     ignored: tuple[tuple[int, Finding], ...]
-    # When the first of the overrides that hit it runs out; None: never.
+    # When the first of the matching overrides expires; None: never.
     next_expiry: float | None
 
 
 def list_overrides(cluster: str) -> list[Override]:
-    """Return what is on record for a cluster; what has run out stays on record as history, and out of this."""
-    # Every pass asks this; put together by hand it costs a third.
+    """Return the overrides of a cluster that have not expired."""
+    # Every pass runs this query; written by hand it takes a third of the time.
     statement = (
         "SELECT * FROM rollouts_strategyoverride WHERE (cluster = '' OR cluster = %s)"
         " AND (expires_at IS NULL OR expires_at > %s)"
@@ -80,20 +80,20 @@ def list_overrides(cluster: str) -> list[Override]:
 def compute_effective_strategy(
     manifest: Obj, overrides: Iterable[Override], now: float, *, cluster: str
 ) -> EffectiveStrategy:
-    """Return the strategy in force of a stored workload."""
-    hit_by = [one for one in overrides if matches(one, manifest, cluster) and not _has_expired(one, now)]
+    """Return the effective strategy of a stored workload."""
+    matching = [one for one in overrides if matches(one, manifest, cluster) and not _has_expired(one, now)]
     merge = _OverrideMerge(manifest)
-    for override in sorted(hit_by, key=lambda one: one.precedence, reverse=True):
+    for override in sorted(matching, key=lambda one: one.precedence, reverse=True):
         merge.apply(override)
-    until = min((one.expires_at for one in hit_by if one.expires_at is not None), default=None)
+    until = min((one.expires_at for one in matching if one.expires_at is not None), default=None)
     return EffectiveStrategy(merge.manifest, _compute_sources(manifest, merge), tuple(merge.ignored), until)
 
 
-# ---- whom an override hits
+# ---- which workloads an override matches
 
 
 def matches(override: Override, manifest: Obj, cluster: str) -> bool:
-    """Say whether an override is about a workload; of the manifest only the metadata is looked at."""
+    """Return whether an override matches a workload; reads only the metadata of the manifest."""
     metadata = manifest.get("metadata") or {}
     labels = metadata.get("labels") or {}
     wanted = ((override.cluster, cluster), (override.namespace, metadata.get("namespace")))
@@ -106,19 +106,19 @@ def _has_expired(override: Override, now: float) -> bool:
     return override.expires_at is not None and override.expires_at <= now
 
 
-# ---- what it sets
+# ---- what an override sets
 
 
 @dataclass(slots=True)
 class _OverrideMerge:
-    """A manifest while overrides are put in, the most specific one first."""
+    """A manifest to which overrides are applied, the most specific one first."""
 
     manifest: Obj
-    override_of: dict[StrategyField, int] = field(default_factory=dict)  # parts that are set, and by which override
+    override_of: dict[StrategyField, int] = field(default_factory=dict)  # by field
     ignored: list[tuple[int, Finding]] = field(default_factory=list)
 
     def apply(self, override: Override) -> None:
-        """Put in what the override sets and no other has set, unless the rules refuse the result."""
+        """Set what this override sets and no other has set, unless the rules reject the result."""
         known = _components(self.manifest)
         parts = {
             part: value
@@ -135,7 +135,7 @@ class _OverrideMerge:
 
 
 def _new_findings(before: Obj, after: Obj) -> list[Finding]:
-    """Return what the rules find wrong after the change and not before: an override answers for itself alone."""
+    """Return what the rules find wrong after the change and not before: only that is the override's fault."""
     if before == after:
         return []
     known = {*validate_create(before).errors}
@@ -143,7 +143,7 @@ def _new_findings(before: Obj, after: Obj) -> list[Finding]:
 
 
 def _set_parts(manifest: Obj, parts: Mapping[StrategyField, Any]) -> Obj:
-    """Return the manifest with these parts of its strategy, everything else shared."""
+    """Return the manifest with these fields of its strategy; the rest is shared."""
     spec = manifest.get("spec")
     if not parts or not isinstance(spec, dict):
         return manifest
@@ -153,11 +153,11 @@ def _set_parts(manifest: Obj, parts: Mapping[StrategyField, Any]) -> Obj:
     of_set = by_component.pop("", {})
     former = spec.get("updateStrategy")
     if former is not None and not isinstance(former, dict):
-        of_set = {}  # it stays as it is, so that the rules say what is wrong with it
+        of_set = {}  # validation reports what is wrong with it
     return put_strategy_parts(manifest, of_set, by_component, both_kinds=True)
 
 
-# ---- where each part comes from
+# ---- where each field comes from
 
 
 def _compute_sources(manifest: Obj, draft: _OverrideMerge) -> dict[StrategyField, StrategySource]:
@@ -177,7 +177,7 @@ def _source_of_value(value: object) -> StrategySource:
 
 
 def _components(manifest: Obj) -> dict[str, Obj]:
-    """Return the strategies of cliques and scaling groups by name, those left out as empty ones."""
+    """Return the strategies of cliques and scaling groups by name, empty for those without one."""
     template = _as_dict(_as_dict(manifest.get("spec")).get("template"))
     entries = [entry for kind in _COMPONENT_LISTS for entry in template.get(kind) or () if isinstance(entry, dict)]
     return {str(entry.get("name")): _as_dict(entry.get("updateStrategy")) for entry in entries}
@@ -187,11 +187,11 @@ def _as_dict(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-# ---- from the record
+# ---- from the database
 
 
 def parse_override(row: StrategyOverride) -> Override:
-    """Return what is on record as a value; a record that makes no sense sets nothing."""
+    """Return a row as a value; a malformed row sets nothing."""
     settings: dict[StrategyField, IntOrPercent | None] = {}
     if row.strategy:
         settings["", STRATEGY_TYPE] = row.strategy
@@ -199,7 +199,7 @@ def parse_override(row: StrategyOverride) -> Override:
         if value is not None:
             settings["", name] = parse_budget(value)
     for component, budget in _as_dict(row.components).items():
-        # Null in place of a budget takes out what the workload says; its defaults count then.
+        # Null in place of a budget removes the budget of the manifest, so that the defaults apply.
         named = dict.fromkeys(_BUDGET_DEFAULTS) if budget is None else _as_dict(budget)
         settings.update(((component, name), parse_budget(named[name])) for name in _BUDGET_DEFAULTS if name in named)
     return Override(

@@ -159,7 +159,7 @@ def execute(cluster: ClusterClient, writes: Sequence[Action], context: Execution
 
 
 def is_truncated(writes: Sequence[Action], records: Sequence[WriteRecord]) -> bool:
-    """Say whether there were more writes than fit into one pass; no, if it was a missing answer that ended them."""
+    """Return whether there were more writes than fit into one pass; no, if it was a missing answer that ended them."""
     return len(records) < len(writes) and not any(record.result is WriteResult.UNKNOWN for record in records)
 
 
@@ -175,7 +175,7 @@ def resolve_unconfirmed(
 
 
 def needs_confirmation(action: Action) -> bool:
-    """Say whether no plan may be made before the result of this action is known.
+    """Return whether no plan may be made before the result of this action is known.
 
     A delete that the next plan does not know of would be counted twice against the budget. A pod that it does not know
     of would be created twice: the pod's name follows from the pods at its index, and one of those may be gone by then.
@@ -380,8 +380,8 @@ class _Sender:
             action, WriteResult.APPLIED, self._remove_gate_at(action, gates.index(names.SCHEDULING_GATE))
         )
 
-    def _remove_gate_at(self, action: RemoveGate, place: int) -> Obj:
-        gate = f"/spec/schedulingGates/{place}"
+    def _remove_gate_at(self, action: RemoveGate, index: int) -> Obj:
+        gate = f"/spec/schedulingGates/{index}"
         operations = [
             # Not a test: the API server answers another uid with a conflict, a failed test only with Invalid.
             {"op": "replace", "path": "/metadata/uid", "value": action.uid},
@@ -442,7 +442,7 @@ def _with_nulls(wanted: Mapping[str, Any], current: Mapping[str, Any]) -> dict[s
 
 
 def _has_other_owner(found: Obj | None, action: Action) -> bool:
-    """Say whether the name of an object to be created belongs to an object that no owner of that name has or had."""
+    """Return whether the name of an object to be created belongs to an object that no owner of that name has or had."""
     if found is None or not isinstance(action, Create):
         return False
     wanted = {(owner["kind"], owner["name"]) for owner in action.manifest["metadata"]["ownerReferences"]}

@@ -1,15 +1,15 @@
-"""What happened to a workload, on record: revisions, rollouts, the steps of their timelines, counts over time.
+"""The history of a workload: revisions, rollouts, the steps of their timelines, counts of pods over time.
 
 Before it: a pass of the reconciler. After it: pages and the REST API, which read the rows of `models.history`.
 
-Passes repeat, stop half-way and are killed, so nothing here counts passes. A rollout is what the status of the set says
-about its update: which generation hash, since when, until when. The row follows that status, whichever pass gets to see
-it first, and what goes with a change of the row (its revision, its first and last step) is written in the same
-transaction. Steps that a pass decides are written before it acts on them: killed afterwards, it decides the same again,
-and the same step is the same row. The first deployment is a rollout as well, from nothing, since the set was created.
+Passes repeat, end early and are killed, so nothing here counts passes. A rollout is what the status of the set says
+about its update: which generation hash, since when, until when. The row follows that status, whichever pass sees it
+first, and a change of the row is written in one transaction with its revision and its first or last step. The steps of
+a plan are written before its writes are sent: a pass that is killed in between makes the same plan again, and the same
+step is the same row. The first deployment is a rollout too, from nothing, since the set was created.
 
-The invariants: one row a rollout and one open rollout a workload; an end is written once, by whoever gets there first;
-a rollout of any length leaves a bounded number of steps and samples.
+The invariants: there is one row for each rollout and one open rollout for each workload; the end is written once, by
+the pass that sees it first; a rollout of any length has a bounded number of steps and samples.
 """
 
 import hashlib
@@ -41,49 +41,49 @@ Outcome = Rollout.Outcome
 Status = Mapping[str, Any]
 
 ROLLOUTS_KEPT: Final = 100  # of a workload
-DAYS_KEPT: Final = 30  # what there is of a workload that is gone
-STEPS_KEPT: Final = 1000  # of a rollout, before they are only counted by reason
-MAX_ALIKE_STEPS: Final = 20  # steps of one reason in one pass, before they are told as one
-# A step that is told again within this many seconds is the same one, told by a pass that was repeated; later on it
-# has happened once more. Longer than a lease: by then another worker has taken over from one that was killed.
+DAYS_KEPT: Final = 30  # the history of a workload that is gone
+STEPS_KEPT: Final = 1000  # of a rollout; further ones are counted by reason
+MAX_ALIKE_STEPS: Final = 20  # of one reason in one pass; more than that become one step
+# A step that comes again within this many seconds is the same one, from a repeated pass; after that it has happened
+# once more. Longer than a lease: by then another worker has taken over the workload of a killed one.
 REPEAT_SECONDS: Final = 120.0
-# As many samples are kept of each e-fold of a rollout's length: 400 seconds one by one, then ever further apart.
+# Samples are kept one second apart for 400 seconds, then at growing distances: the same number for each e-fold.
 DENSE_SAMPLE_SECONDS: Final = 400.0
 
-# Moments that follow from the status and are told with the change of the row.
+# Timeline events that follow from the status, and are recorded with the change of the row.
 _ROLLOUT_REASONS: Final = frozenset({"UpdateStarted", "UpdateEnded", "UpdateSuperseded"})
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedWorkload:
-    """Whose history it is."""
+    """The workload whose history is recorded."""
 
     cluster: str
     namespace: str
     name: str
     uid: str
     created: float  # seconds since the epoch
-    workload: Workload  # with the strategy in force
+    workload: Workload  # with its effective strategy
     template: Mapping[str, Any]  # spec.template as stored
 
 
 @dataclass(frozen=True, slots=True)
 class _RolloutStatus:
-    """A rollout as the status of the set tells it."""
+    """A rollout as the status of the set shows it."""
 
     to_hash: str
     started: datetime
     ended: datetime | None
     is_stuck: bool
-    stuck_changed: datetime | None  # when it got stuck, or last was not any more
-    stuck_message: str  # what it is stuck on
+    stuck_changed: datetime | None  # when it became stuck, or stopped being stuck
+    stuck_message: str  # why it is stuck
 
 
 class HistoryRecorder:
-    """The history of one workload, open for one pass."""
+    """Records the history of one workload during one pass."""
 
-    def __init__(self, subject: RecordedWorkload, now: float) -> None:
-        self._workload = subject
+    def __init__(self, recorded: RecordedWorkload, now: float) -> None:
+        self._workload = recorded
         self._now = now
         self._newest: Rollout | None = None
         self._is_fetched = False
@@ -101,50 +101,50 @@ class HistoryRecorder:
         return self._newest
 
     def record_steps(self, plan: Plan, status: Status) -> bool:
-        """Write down what a plan is about to do, once; `status` is the one that it will leave behind."""
-        told = _parse_rollout_status(self._workload, status)
-        moments = [moment for moment in plan.timeline_events if moment.reason not in _ROLLOUT_REASONS]
-        if told is None or not moments:
+        """Record the steps of a plan before they are taken; `status` is the one that the plan leads to."""
+        shown = _parse_rollout_status(self._workload, status)
+        events = [event for event in plan.timeline_events if event.reason not in _ROLLOUT_REASONS]
+        if shown is None or not events:
             return False
         with transaction.atomic():
-            rollout = self.newest if self.newest is not None and self._is_recorded(told) else self._create_rollout(told)
-            _add_steps(rollout, _make_steps(plan, moments), _to_datetime(self._now))
+            rollout = (
+                self.newest if self.newest is not None and self._is_recorded(shown) else self._create_rollout(shown)
+            )
+            _add_steps(rollout, _make_steps(plan, events), _to_datetime(self._now))
         return True
 
     def record_statuses(self, statuses: Iterable[Status]) -> bool:
-        """Let the newest rollout follow statuses in the order in which they were in force; say if there was news.
+        """Update the newest rollout to statuses of the set, oldest first; return whether anything has changed.
 
-        A pass tells the one that it found before anything else, and in the end those that it has written.
+        A pass records the status that it begins with, and at its end the statuses that it has written.
         """
         changed = False
         for status in statuses:
-            status_of_rollout = _parse_rollout_status(self._workload, status)
-            if status_of_rollout is None or (
-                self.newest is not None and _is_up_to_date(self.newest, status_of_rollout)
-            ):
+            shown = _parse_rollout_status(self._workload, status)
+            if shown is None or (self.newest is not None and _is_up_to_date(self.newest, shown)):
                 continue
             with transaction.atomic():
-                if not self._is_recorded(status_of_rollout):
-                    self._create_rollout(status_of_rollout)
+                if not self._is_recorded(shown):
+                    self._create_rollout(shown)
                     changed = True
-                if self.newest is not None and _is_same_rollout(self.newest, status_of_rollout):
-                    changed |= _update_rollout(self.newest, status_of_rollout, self._now)
+                if self.newest is not None and _is_same_rollout(self.newest, shown):
+                    changed |= _update_rollout(self.newest, shown, self._now)
         return changed
 
-    def _is_recorded(self, told: _RolloutStatus) -> bool:
-        """Say whether the newest rollout is the one that is told of, or came after it."""
+    def _is_recorded(self, shown: _RolloutStatus) -> bool:
+        """Return whether the newest rollout is this one or a later one."""
         newest = self.newest
         return newest is not None and (
-            _is_same_rollout(newest, told) or told.started < _truncate_to_second(newest.started)
+            _is_same_rollout(newest, shown) or shown.started < _truncate_to_second(newest.started)
         )
 
-    def _create_rollout(self, told: _RolloutStatus) -> Rollout:
-        self._newest = _create_rollout(self._workload, told, self.newest)
+    def _create_rollout(self, shown: _RolloutStatus) -> Rollout:
+        self._newest = _create_rollout(self._workload, shown, self.newest)
         return self._newest
 
 
 def end_open_rollouts(cluster: str, namespace: str, name: str, now: float, *, but: str = "") -> bool:
-    """End as Deleted whatever is open of the workloads of a name, but of the one with this uid."""
+    """End as Deleted the open rollouts of all workloads of this name, except the one with the uid `but`."""
     unfinished = Rollout.objects.filter(cluster=cluster, namespace=namespace, name=name, ended=None)
     with transaction.atomic():
         ended = [
@@ -155,10 +155,10 @@ def end_open_rollouts(cluster: str, namespace: str, name: str, now: float, *, bu
 
 
 def delete_expired(now: float) -> int:
-    """Drop the history of workloads that have been gone for long; return how many rollouts."""
+    """Delete the history of workloads that have long been gone; return the number of rollouts."""
     before = _to_datetime(now) - timedelta(days=DAYS_KEPT)
     present = models.Workload.objects.values("uid")
-    # While a mirror is made anew, nothing is gone because it is missing there.
+    # While a mirror is being listed, a workload that is missing from it is not gone.
     mirrored = models.Cluster.objects.filter(complete=True).values("name")
     gone = Rollout.objects.filter(cluster__in=mirrored, ended__lt=before).exclude(workload_uid__in=present)
     recent = Rollout.objects.exclude(ended__lt=before).values("workload_uid")
@@ -169,7 +169,7 @@ def delete_expired(now: float) -> int:
 
 
 def record_sample(rollout: Rollout, counts: Counts, now: float) -> bool:
-    """Keep the counts if they have changed; those of one moment become one, with the fewest that were available."""
+    """Store counts that have changed; join those of one moment, and keep the fewest that were available."""
     at = _to_datetime(float(int(now)))
     last = _fetch_last_sample(rollout)
     if last is None:
@@ -189,10 +189,10 @@ def record_sample(rollout: Rollout, counts: Counts, now: float) -> bool:
     return counts != former
 
 
-# ---- what the status tells
+# ---- the status
 
 
-def _parse_rollout_status(subject: RecordedWorkload, status: Status) -> _RolloutStatus | None:
+def _parse_rollout_status(recorded: RecordedWorkload, status: Status) -> _RolloutStatus | None:
     progress = read_progress(status)
     if not progress.generation_hash:
         return None
@@ -203,7 +203,7 @@ def _parse_rollout_status(subject: RecordedWorkload, status: Status) -> _Rollout
     since = parse_time(stuck.get("lastTransitionTime"))
     return _RolloutStatus(
         to_hash=progress.generation_hash,
-        started=_to_datetime(subject.created if started is None else started),
+        started=_to_datetime(recorded.created if started is None else started),
         ended=None if ended is None else _to_datetime(ended),
         is_stuck=stuck.get("status") == "True",
         stuck_changed=None if since is None else _to_datetime(since),
@@ -211,86 +211,90 @@ def _parse_rollout_status(subject: RecordedWorkload, status: Status) -> _Rollout
     )
 
 
-def _is_up_to_date(rollout: Rollout, told: _RolloutStatus) -> bool:
-    """Say whether the row has nothing to learn from the status: so it is almost always."""
-    if not _is_same_rollout(rollout, told):
+def _is_up_to_date(rollout: Rollout, shown: _RolloutStatus) -> bool:
+    """Return whether the row already has what the status shows; this is so in almost every pass."""
+    if not _is_same_rollout(rollout, shown):
         return False
-    return rollout.ended is not None or (told.ended is None and told.is_stuck == (rollout.outcome == Outcome.STUCK))
+    return rollout.ended is not None or (shown.ended is None and shown.is_stuck == (rollout.outcome == Outcome.STUCK))
 
 
-def _is_same_rollout(rollout: Rollout, told: _RolloutStatus) -> bool:
-    return rollout.to_hash == told.to_hash and _truncate_to_second(rollout.started) == told.started
+def _is_same_rollout(rollout: Rollout, shown: _RolloutStatus) -> bool:
+    return rollout.to_hash == shown.to_hash and _truncate_to_second(rollout.started) == shown.started
 
 
 # ---- rollouts
 
 
-def _rollouts(subject: RecordedWorkload) -> QuerySet[Rollout]:
+def _rollouts(recorded: RecordedWorkload) -> QuerySet[Rollout]:
     return Rollout.objects.filter(
-        cluster=subject.cluster, namespace=subject.namespace, name=subject.name, workload_uid=subject.uid
+        cluster=recorded.cluster, namespace=recorded.namespace, name=recorded.name, workload_uid=recorded.uid
     )
 
 
-def _create_rollout(subject: RecordedWorkload, told: _RolloutStatus, former: Rollout | None) -> Rollout:
+def _create_rollout(recorded: RecordedWorkload, shown: _RolloutStatus, former: Rollout | None) -> Rollout:
     """Add the row of a rollout, with its revision and its first step, and end the one before."""
     from_hash = ""
     if former is not None:
-        from_hash = former.from_hash if former.to_hash == told.to_hash else former.to_hash
-    strategy, started = str(subject.workload.strategy), told.started
+        from_hash = former.from_hash if former.to_hash == shown.to_hash else former.to_hash
+    strategy, started = str(recorded.workload.strategy), shown.started
     if former is not None and _truncate_to_second(former.started) == started:
-        # There and back within the second: the status cannot tell the two apart, their order can.
+        # Both began in the same second, which the status cannot distinguish: the order of the rows does.
         started = former.started + timedelta(milliseconds=1)
     rollout, is_new = Rollout.objects.get_or_create(
-        cluster=subject.cluster,
-        workload_uid=subject.uid,
-        to_hash=told.to_hash,
+        cluster=recorded.cluster,
+        workload_uid=recorded.uid,
+        to_hash=shown.to_hash,
         started=started,
         defaults={
-            "namespace": subject.namespace,
-            "name": subject.name,
+            "namespace": recorded.namespace,
+            "name": recorded.name,
             "from_hash": from_hash,
             "strategy": strategy,
             "observed_at": started,
         },
     )
     if is_new:
-        begins = f"An update of {subject.name} to {told.to_hash} begins ({strategy})."
-        text = begins if former is not None else f"{subject.name} is deployed with {told.to_hash}."
-        _add_steps(rollout, [Step(reason="UpdateStarted", component=subject.name, text=text)], started)
-        was_there = _ensure_revision(subject, told)
-        for other in _rollouts(subject).filter(ended=None).exclude(pk=rollout.pk):
-            outcome = Outcome.ROLLED_BACK if was_there and other.to_hash != told.to_hash else Outcome.SUPERSEDED
-            _end_rollout(other, outcome, told.started, f"It is superseded by an update to {told.to_hash}.")
-        end_open_rollouts(subject.cluster, subject.namespace, subject.name, told.started.timestamp(), but=subject.uid)
-        kept = _rollouts(subject).order_by("-started", "-id").values_list("pk", flat=True)[:ROLLOUTS_KEPT]
-        _rollouts(subject).exclude(pk__in=[*kept]).delete()
+        begins = f"An update of {recorded.name} to {shown.to_hash} begins ({strategy})."
+        text = begins if former is not None else f"{recorded.name} is deployed with {shown.to_hash}."
+        _add_steps(rollout, [Step(reason="UpdateStarted", component=recorded.name, text=text)], started)
+        was_there = _ensure_revision(recorded, shown)
+        for other in _rollouts(recorded).filter(ended=None).exclude(pk=rollout.pk):
+            outcome = Outcome.ROLLED_BACK if was_there and other.to_hash != shown.to_hash else Outcome.SUPERSEDED
+            _end_rollout(other, outcome, shown.started, f"It is superseded by an update to {shown.to_hash}.")
+        end_open_rollouts(
+            recorded.cluster, recorded.namespace, recorded.name, shown.started.timestamp(), but=recorded.uid
+        )
+        kept = _rollouts(recorded).order_by("-started", "-id").values_list("pk", flat=True)[:ROLLOUTS_KEPT]
+        _rollouts(recorded).exclude(pk__in=[*kept]).delete()
     return rollout
 
 
-def _update_rollout(rollout: Rollout, told: _RolloutStatus, now: float) -> bool:
-    """Let the row say what the status says; return whether it did not yet."""
+def _update_rollout(rollout: Rollout, shown: _RolloutStatus, now: float) -> bool:
+    """Update the row to what the status shows; return whether anything has changed."""
     if rollout.ended is not None:
         return False
-    if told.ended is not None:
+    if shown.ended is not None:
         text = f"The update of {rollout.name} to {rollout.to_hash} has ended."
-        # The status tells whole seconds; within that one the clock of the pass says more.
-        is_now = 0 <= now - told.ended.timestamp() < 1
-        return _end_rollout(rollout, Outcome.COMPLETE, _to_datetime(now) if is_now else told.ended, text)
-    if told.is_stuck == (rollout.outcome == Outcome.STUCK):
+        # The status has whole seconds; within that second the clock of the pass is more exact.
+        is_now = 0 <= now - shown.ended.timestamp() < 1
+        return _end_rollout(rollout, Outcome.COMPLETE, _to_datetime(now) if is_now else shown.ended, text)
+    if shown.is_stuck == (rollout.outcome == Outcome.STUCK):
         return False
-    at = told.stuck_changed or _to_datetime(now)
-    values = {**_render_durations(rollout, at), "outcome": Outcome.STUCK if told.is_stuck else ""}
+    at = shown.stuck_changed or _to_datetime(now)
+    values = {**_render_durations(rollout, at), "outcome": Outcome.STUCK if shown.is_stuck else ""}
     if not _update_if_open(rollout, values):
         return False
-    step = Step(reason="UpdateStuck", component=rollout.name, text=told.stuck_message)
-    if not told.is_stuck:
-        step = Step(reason="UpdateMoves", component=rollout.name, text=f"The update of {rollout.name} moves again.")
+    step = Step(reason="UpdateStuck", component=rollout.name, text=shown.stuck_message)
+    if not shown.is_stuck:
+        step = Step(
+            reason="UpdateMoves", component=rollout.name, text=f"The update of {rollout.name} makes progress again."
+        )
     _add_steps(rollout, [step], at)
     return True
 
 
 def _end_rollout(rollout: Rollout, outcome: str, at: datetime, text: str) -> bool:
-    """End a rollout, if nobody has yet."""
+    """End a rollout that is still open."""
     at = max(at, rollout.started)
     if not _update_if_open(rollout, {**_render_durations(rollout, at), "outcome": outcome, "ended": at}):
         return False
@@ -302,7 +306,7 @@ def _end_rollout(rollout: Rollout, outcome: str, at: datetime, text: str) -> boo
 
 
 def compute_durations(rollout: Rollout, until: datetime) -> tuple[float, float]:
-    """Return how long it has been moving and how long waiting, counted on to a moment."""
+    """Return for how many seconds it has made progress and been stuck, until a given time."""
     seconds = max(0.0, (until - (rollout.observed_at or rollout.started)).total_seconds())
     if rollout.outcome == Outcome.STUCK:
         return rollout.progressing_seconds, rollout.waiting_seconds + seconds
@@ -310,14 +314,14 @@ def compute_durations(rollout: Rollout, until: datetime) -> tuple[float, float]:
 
 
 def _render_durations(rollout: Rollout, until: datetime) -> dict[str, Any]:
-    """Return the columns of what is counted on to a moment."""
+    """Return the columns of the durations, until a given time."""
     progressing, waiting = compute_durations(rollout, until)
     since = rollout.observed_at or rollout.started
     return {"progressing_seconds": progressing, "waiting_seconds": waiting, "observed_at": max(until, since)}
 
 
 def _update_if_open(rollout: Rollout, values: Mapping[str, Any]) -> bool:
-    """Change an open row that is still as it was read."""
+    """Update an open row that has not changed since it was read."""
     if not Rollout.objects.filter(pk=rollout.pk, ended=None, outcome=rollout.outcome).update(**values):
         return False
     for name, value in values.items():
@@ -328,33 +332,33 @@ def _update_if_open(rollout: Rollout, values: Mapping[str, Any]) -> bool:
 # ---- revisions
 
 
-def _ensure_revision(subject: RecordedWorkload, told: _RolloutStatus) -> bool:
-    """Note what the hash of a new rollout stands for; return whether it had been in force before."""
-    if compute_generation_hash(subject.workload) != told.to_hash:
-        return False  # changed again meanwhile: nobody knows any more what that template was
-    theirs = Revision.objects.filter(cluster=subject.cluster, workload_uid=subject.uid)
+def _ensure_revision(recorded: RecordedWorkload, shown: _RolloutStatus) -> bool:
+    """Store the template of a new rollout's hash; return whether it is a return to an earlier revision."""
+    if compute_generation_hash(recorded.workload) != shown.to_hash:
+        return False  # the template has changed since, so that of the hash is lost
+    theirs = Revision.objects.filter(cluster=recorded.cluster, workload_uid=recorded.uid)
     last = theirs.aggregate(last=Max("number"))["last"] or 0
-    former = theirs.filter(generation_hash=told.to_hash).first()
+    former = theirs.filter(generation_hash=shown.to_hash).first()
     if former is not None:
         if former.number < last:
-            theirs.filter(pk=former.pk).update(number=last + 1, template=_without_nul(subject.template))
+            theirs.filter(pk=former.pk).update(number=last + 1, template=_without_nul(recorded.template))
         return former.number < last
     Revision.objects.create(
-        cluster=subject.cluster,
-        namespace=subject.namespace,
-        name=subject.name,
-        workload_uid=subject.uid,
+        cluster=recorded.cluster,
+        namespace=recorded.namespace,
+        name=recorded.name,
+        workload_uid=recorded.uid,
         number=last + 1,
-        generation_hash=told.to_hash,
-        template=_without_nul(subject.template),
-        created=told.started,
+        generation_hash=shown.to_hash,
+        template=_without_nul(recorded.template),
+        created=shown.started,
     )
     theirs.filter(number__lte=last + 1 - REVISIONS_KEPT).delete()
     return False
 
 
 def _without_nul(template: Mapping[str, Any]) -> Any:
-    """Return a template as every database takes it: PostgreSQL keeps no NUL, not even in JSON."""
+    """Return a template without NUL characters, which PostgreSQL does not accept, not even in JSON."""
     text = orjson.dumps(template)
     return orjson.loads(text.replace(rb"\u0000", b"")) if rb"\u0000" in text else template
 
@@ -362,10 +366,10 @@ def _without_nul(template: Mapping[str, Any]) -> Any:
 # ---- steps
 
 
-def _make_steps(plan: Plan, moments: Sequence[TimelineEvent]) -> list[Step]:
-    """Return the steps of a plan, those that are many of one kind as one."""
+def _make_steps(plan: Plan, events: Sequence[TimelineEvent]) -> list[Step]:
+    """Return the steps of a plan; many of one reason become one step."""
     made = _created_pods(plan)
-    numbers = Counter(moment.reason for moment in moments)
+    numbers = Counter(event.reason for event in events)
     steps = [
         Step(
             reason=one.reason,
@@ -373,24 +377,24 @@ def _make_steps(plan: Plan, moments: Sequence[TimelineEvent]) -> list[Step]:
             text=one.text,
             fingerprint=_fingerprint(one.reason, one.component, one.text, *made.get(one.component, ())),
         )
-        for one in moments
+        for one in events
         if numbers[one.reason] <= MAX_ALIKE_STEPS
     ]
-    return [*steps, *_merge_alike([one for one in moments if numbers[one.reason] > MAX_ALIKE_STEPS])]
+    return [*steps, *_merge_alike([one for one in events if numbers[one.reason] > MAX_ALIKE_STEPS])]
 
 
-def _merge_alike(moments: Sequence[TimelineEvent]) -> Iterator[Step]:
+def _merge_alike(events: Sequence[TimelineEvent]) -> Iterator[Step]:
     by_reason: dict[str, list[TimelineEvent]] = {}
-    for moment in moments:
-        by_reason.setdefault(moment.reason, []).append(moment)
+    for event in events:
+        by_reason.setdefault(event.reason, []).append(event)
     for reason, alike in by_reason.items():
         text = f"{alike[0].text} {len(alike) - 1} more like it."
-        mark = _fingerprint(reason, *(moment.text for moment in alike))
-        yield Step(reason=reason, component=alike[0].component, text=text, count=len(alike), fingerprint=mark)
+        fingerprint = _fingerprint(reason, *(event.text for event in alike))
+        yield Step(reason=reason, component=alike[0].component, text=text, count=len(alike), fingerprint=fingerprint)
 
 
 def _created_pods(plan: Plan) -> dict[str, list[str]]:
-    """Return the names of the pods that a plan creates, by PodClique: they tell one creation from the next."""
+    """Return the names of the pods that a plan creates, by PodClique: they distinguish two creations."""
     made: dict[str, list[str]] = {}
     for action in plan.actions:
         if isinstance(action, Create) and action.kind is Kind.POD:
@@ -400,7 +404,7 @@ def _created_pods(plan: Plan) -> dict[str, list[str]]:
 
 
 def _add_steps(rollout: Rollout, steps: Sequence[Step], at: datetime) -> None:
-    """Add steps to a timeline; one that is there already happened again, or is only told again."""
+    """Add steps to a timeline; one that exists already is counted, unless a repeated pass has made it again."""
     for step in steps:
         step.rollout, step.at = rollout, at
         step.fingerprint = step.fingerprint or _fingerprint(step.reason, step.component, step.text, at.isoformat())
@@ -416,13 +420,13 @@ def _add_steps(rollout: Rollout, steps: Sequence[Step], at: datetime) -> None:
 
 
 def _count_further_steps(rollout: Rollout, steps: Sequence[Step], at: datetime) -> None:
-    """Count further steps of a long timeline by their reason."""
+    """Count further steps of a long timeline by reason."""
     for reason, number in Counter(step.reason for step in steps).items():
-        mark = _fingerprint(reason, "further ones")
+        fingerprint = _fingerprint(reason, "further ones")
         last = next(step for step in reversed(steps) if step.reason == reason)
         further, is_new = Step.objects.get_or_create(
             rollout=rollout,
-            fingerprint=mark,
+            fingerprint=fingerprint,
             defaults={"reason": reason, "component": last.component, "text": last.text, "at": at, "count": number},
         )
         if not is_new:
@@ -430,27 +434,27 @@ def _count_further_steps(rollout: Rollout, steps: Sequence[Step], at: datetime) 
             Step.objects.filter(pk=further.pk).update(count=F("count") + number, **changes)
 
 
-def _fingerprint(*told: str) -> str:
-    return hashlib.blake2b("\0".join(told).encode(), digest_size=16).hexdigest()
+def _fingerprint(*parts: str) -> str:
+    return hashlib.blake2b("\0".join(parts).encode(), digest_size=16).hexdigest()
 
 
 def _to_datetime(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
 
 
-def _truncate_to_second(moment: datetime) -> datetime:
-    return moment.replace(microsecond=0)
+def _truncate_to_second(at: datetime) -> datetime:
+    return at.replace(microsecond=0)
 
 
-# ---- what almost every pass of a rollout asks and says, in words that need not be put together each time
+# ---- the statements of almost every pass, written by hand: to have Django build them each time takes longer
 
 
-def _fetch_newest(subject: RecordedWorkload) -> Rollout | None:
+def _fetch_newest(recorded: RecordedWorkload) -> Rollout | None:
     statement = (
         "SELECT * FROM rollouts_rollout WHERE cluster = %s AND namespace = %s AND name = %s AND workload_uid = %s"
         " ORDER BY started DESC, id DESC LIMIT 1"
     )
-    found = Rollout.objects.raw(statement, [subject.cluster, subject.namespace, subject.name, subject.uid])
+    found = Rollout.objects.raw(statement, [recorded.cluster, recorded.namespace, recorded.name, recorded.uid])
     return next(iter(found), None)
 
 
@@ -470,10 +474,10 @@ def _write_sample(rollout: Rollout, at: datetime, counts: Counts) -> None:
         cursor.execute(statement, [rollout.pk, connection.ops.adapt_datetimefield_value(at), *numbers])
 
 
-def _fetch_known_steps(rollout: Rollout, marks: Sequence[str]) -> dict[str, Step]:
-    places = ", ".join(["%s"] * len(marks))
+def _fetch_known_steps(rollout: Rollout, fingerprints: Sequence[str]) -> dict[str, Step]:
+    places = ", ".join(["%s"] * len(fingerprints))
     statement = f"SELECT * FROM rollouts_step WHERE rollout_id = %s AND fingerprint IN ({places})"  # noqa: S608
-    return {step.fingerprint: step for step in Step.objects.raw(statement, [rollout.pk, *marks])}
+    return {step.fingerprint: step for step in Step.objects.raw(statement, [rollout.pk, *fingerprints])}
 
 
 def _fetch_step_count(rollout: Rollout) -> int:

@@ -1,15 +1,15 @@
-"""How many pods a workload has, should have and may not fall below: the numbers that cards and charts show.
+"""How many pods a workload has, should have and may not fall below: the numbers in cards and charts.
 
-Pure, from the same values that a pass plans with; `history` keeps the numbers over time. Counted in pods at every
-level, so that the three levels can be seen in one picture. Which pods are surge, and which of the others are updated,
-is said by the engine's views; lists, which count in the database, say the same of what they find there.
+Pure, from the same values that a pass plans with; `history` stores the numbers over time. Every level is counted in
+pods, so that one chart can show all three. The engine's views decide which pods are surge, and which of the others are
+updated; lists, which count in SQL, apply the same rules.
 
-The invariant: a pod that does not serve is not updated, and surge never is, so that
+The invariant: an unavailable pod does not count as updated, and surge never does, so that
 
     updated <= desired    how far an update is: "8 of 14 pods are updated"
-    updated <= available  which is what serves, surge included
+    updated <= available  the pods that serve, surge included
 
-The status of a PodClique is another matter: its updatedReplicas are all pods of the current template.
+The status of a PodClique counts differently: its updatedReplicas are all pods of the current template.
 """
 
 from collections import defaultdict
@@ -26,18 +26,18 @@ from rollouts.engine.tree.views import CliqueView, compute_min_available
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """How many pods a workload has at a moment; those that are leaving do not count."""
+    """How many pods a workload has at one moment; terminating pods do not count."""
 
     desired: int
     available: int  # surge included
     updated: int  # of the desired ones: available, on the current template
-    surge: int  # beyond the places that are desired, available or not
-    floor: int  # fewer may not be available because of an update
+    surge: int  # beyond the desired ones, available or not
+    floor: int  # an update must keep at least so many available
 
 
 def count_pods(workload: Workload, observed: Observed) -> Counts:
     """Count the pods of a workload as it is observed."""
-    shape = make_layout(workload)
+    layout = make_layout(workload)
     groups = {group.name: group.replicas for group in observed.groups}
     pods: defaultdict[str, list[Pod]] = defaultdict(list)
     for pod in observed.pods:
@@ -45,8 +45,8 @@ def count_pods(workload: Workload, observed: Observed) -> Counts:
             pods[pod.clique].append(pod)
     available = updated = surge = 0
     for clique in observed.cliques:
-        if clique.template in shape.cliques:
-            view, is_extra = _make_view(shape, clique, pods[clique.name]), _is_surge(shape, clique, groups)
+        if clique.template in layout.cliques:
+            view, is_extra = _make_view(layout, clique, pods[clique.name]), _is_surge(layout, clique, groups)
             available += view.available
             updated += view.count_updated(is_extra=is_extra)
             surge += view.count_surge(is_extra=is_extra)
@@ -55,51 +55,50 @@ def count_pods(workload: Workload, observed: Observed) -> Counts:
     return Counts(desired, available, updated, surge, _compute_floor(workload, sizes))
 
 
-def _make_view(shape: Layout, clique: Clique, pods: list[Pod]) -> CliqueView:
+def _make_view(layout: Layout, clique: Clique, pods: list[Pod]) -> CliqueView:
     pods.sort(key=lambda pod: pod.index)
-    return shape.make_clique_view(clique.name, shape.cliques[clique.template], clique, pods)
+    return layout.make_clique_view(clique.name, layout.cliques[clique.template], clique, pods)
 
 
-def _is_surge(shape: Layout, clique: Clique, groups: Mapping[str, int]) -> bool:
-    """Whether all of a clique is surge, with the replica of the set or of a group that it is in."""
-    if clique.replica >= shape.workload.replicas:
+def _is_surge(layout: Layout, clique: Clique, groups: Mapping[str, int]) -> bool:
+    """Return whether a clique is surge as a whole, because its replica of the set or of a group is."""
+    if clique.replica >= layout.workload.replicas:
         return True
-    group = shape.groups.get(shape.group_of.get(clique.template, ""))
+    group = layout.groups.get(layout.group_of.get(clique.template, ""))
     return group is not None and clique.group_replica >= groups.get(clique.group, group.replicas)
 
 
 PodsPerReplica: TypeAlias = Mapping[str, tuple[int, int]]
-"""What a replica of a set is made of by its template: of each component its replicas, and how many pods each has."""
+"""What a replica of a set consists of by its template: for each component its replicas, and the pods of each."""
 
 ScaledComponent: TypeAlias = tuple[str, int, int]
-"""A live component: its name in the template, the replica of the set that it is in, what it is scaled to."""
+"""A component in the cluster: its name in the template, its replica of the set, the number it is scaled to."""
 
 
 def compute_pods_per_replica(workload: Workload) -> PodsPerReplica:
-    """Return what each replica of a workload is made of."""
+    """Return what each replica of a workload consists of."""
     each = {clique.name: clique.replicas for clique in workload.cliques}
     members = {name for group in workload.groups for name in group.clique_names}
     known = {one.name: (one.replicas, 1) for one in workload.cliques if one.name not in members}
     return known | {one.name: (one.replicas, sum(each[name] for name in one.clique_names)) for one in workload.groups}
 
 
-def count_scaled_pods(replicas: int, makeup: PodsPerReplica, scaled: Iterable[ScaledComponent]) -> int:
-    """Count the pods that a set of so many replicas is to have: by its template, but for what is scaled otherwise.
+def count_scaled_pods(replicas: int, pods_per_replica: PodsPerReplica, scaled: Iterable[ScaledComponent]) -> int:
+    """Count the desired pods of a set of so many replicas: by its template, except for components that are scaled.
 
-    What is not there for a moment, while it is recreated, is still desired.
+    A component that is being recreated counts although it does not exist at the moment.
     """
-    return replicas * sum(number * pods for number, pods in makeup.values()) + sum(
-        (live - makeup[component][0]) * makeup[component][1]
+    return replicas * sum(number * pods for number, pods in pods_per_replica.values()) + sum(
+        (live - pods_per_replica[component][0]) * pods_per_replica[component][1]
         for component, replica, live in scaled
-        if replica < replicas and component in makeup
+        if replica < replicas and component in pods_per_replica
     )
 
 
 def count_desired(workload: Workload, observed: Observed, renewed: Collection[str] = ()) -> int:
-    """Count the pods that are desired, in time that does not grow with the numbers in the manifest.
+    """Count the desired pods, in time that does not grow with the numbers in the manifest.
 
-    Live components count by what they are scaled to, but for the renewed ones, in which the template's number is put in
-    force.
+    A component counts with the number that it is scaled to; a `renewed` one counts with the number of the template.
     """
     scaled = (one for one in _list_scaled(observed) if one[0] not in renewed)
     return count_scaled_pods(workload.replicas, compute_pods_per_replica(workload), scaled)
@@ -118,12 +117,12 @@ class _ReplicaSize:
     """One replica of the set, in pods."""
 
     pods: int
-    serving: int  # so many serve at least, as long as an update takes it for one that does
+    serving: int  # as long as an update counts the replica as serving, at least so many of its pods serve
     may_be_unavailable: int  # of these, while its components are updated
 
 
 def _compute_replica_sizes(workload: Workload, observed: Observed) -> list[_ReplicaSize]:
-    """Measure each wanted replica: by the template, but for what is scaled otherwise."""
+    """Measure each desired replica: by the template, except for components that are scaled."""
     usual = {name: replicas for name, (replicas, _) in compute_pods_per_replica(workload).items()}
     scaled: defaultdict[int, dict[str, int]] = defaultdict(dict)
     for component, replica, live in _list_scaled(observed):
@@ -140,7 +139,7 @@ def _compute_replica_sizes(workload: Workload, observed: Observed) -> list[_Repl
 
 
 def _list_kept_minimums(workload: Workload, observed: Observed) -> Mapping[int, Mapping[str, int]]:
-    """Return by replica of the set the minimums that PodCliques were made with and keep, where templates say more."""
+    """Return, by replica of the set, the minAvailable of PodCliques that differs from that of their template now."""
     templates = {clique.name: clique for clique in workload.cliques if not clique.has_explicit_min_available}
     kept: defaultdict[int, dict[str, int]] = defaultdict(dict)
     for clique in observed.cliques:
@@ -157,9 +156,9 @@ def _compute_replica_size(
     """Measure a replica of the set, some of whose components may be scaled or keep a smaller minimum.
 
     With a clique of four pods and a group of two replicas of five pods, each with maxUnavailable 1, it has 14 pods, of
-    which 1 + 5 may be missing. A replica of a group serves once minAvailable of each of its cliques are there, and if
-    that is 3 of the 5 pods, then 4 + 2 × 3 are kept, of which 1 + 3 may be missing. Under ReplicaRecreate minAvailable
-    of every component will do.
+    which 1 + 5 may be missing. A replica of a group serves if each of its cliques has minAvailable pods, and if that is
+    3 of the 5 pods, then 4 + 2 × 3 are kept, of which 1 + 3 may be missing. Under ReplicaRecreate minAvailable of every
+    component is enough.
     """
     is_whole = workload.strategy is Strategy.REPLICA_RECREATE
     members = {name for group in workload.groups for name in group.clique_names}
@@ -182,7 +181,7 @@ def _compute_replica_size(
 
 
 def _compute_floor(workload: Workload, sizes: list[_ReplicaSize]) -> int:
-    """Return how many pods serve at least while an update is carried out as the budgets and minAvailable allow."""
+    """Return how many pods serve at least during an update that keeps to the budgets and to minAvailable."""
     if workload.strategy is Strategy.ON_DELETE:
         return sum(size.pods for size in sizes)
     kept = sorted(size.serving for size in sizes)

@@ -127,7 +127,7 @@ def _find_obstacle(row: models.Cluster) -> RequeueAfter | None:
 
 
 def _is_cluster_silent(cluster: str) -> bool:
-    """Say whether the watcher has received nothing for so long that its mirror may be out of date."""
+    """Return whether the watcher has received nothing for so long that its mirror may be out of date."""
     try:
         age = heartbeats.fetch_cluster_heartbeat(redis_client(), cluster).age
     except RedisError:
@@ -177,7 +177,7 @@ def _find_other_manager(row: models.Cluster, mirrored: MirroredWorkload, now: fl
 
 
 def _was_acted_on(mirrored: MirroredWorkload) -> bool:
-    """Say whether an earlier pass has acted on the set: then its pods are kept even if its spec is now invalid."""
+    """Return whether an earlier pass has acted on the set: then its pods are kept even if its spec is now invalid."""
     return bool(read_progress(mirrored.observed.status).generation_hash)
 
 
@@ -253,9 +253,9 @@ class _Pass:
     def resolve_unconfirmed(self) -> ReconcileResult:
         """Fetch the objects of writes that an earlier pass sent without learning the result."""
         found = executor.resolve_unconfirmed(self._cluster, self._namespace, self._mirrored.unconfirmed_writes)
-        news = mirror.store_all(self._cluster_row, found.changes())
+        row_changes = mirror.store_all(self._cluster_row, found.changes())
         self._store_unconfirmed([])
-        self._publish(news)
+        self._publish(row_changes)
         return Requeue()
 
     def report_invalid(self, findings: Sequence[Finding]) -> ReconcileResult:
@@ -299,7 +299,7 @@ class _Pass:
         )
         observed = self._store_ready_times(ready_times, workload)
         view = start_view(context, observed, self._mirrored.resource_version, adopted.records)
-        end, result, news = self._run_rounds(context, view, recorder)
+        end, result, row_changes = self._run_rounds(context, view, recorder)
         self._store_rejected_writes(result, is_whole=result.failure is None and not end.is_unfinished)
         statuses = _list_set_statuses(result)
         self._record_history(recorder, end.observed, statuses)
@@ -307,10 +307,10 @@ class _Pass:
         after = statuses[-1] if statuses else before
         chosen = events.choose_events(before, after, timeline_events, facts, self._generation)
         events.write_events(self._cluster, self._mirrored.manifest, chosen, self._now)
-        self._publish(news, timeline=self._has_new_steps)
-        if adopted.without_owner and news:
+        self._publish(row_changes, timeline=self._has_new_steps)
+        if adopted.without_owner and row_changes:
             return Requeue()
-        return compute_result(end, result, self._rejected, effective, self._now, has_news=bool(news))
+        return compute_result(end, result, self._rejected, effective, self._now, has_changes=bool(row_changes))
 
     # The steps of a pass.
 
@@ -351,11 +351,11 @@ class _Pass:
                 step = rounds.send(answers)
         finally:
             result = ExecutionResult(records)
-            news = mirror.store_all(self._cluster_row, result.changes()) if records else []
+            row_changes = mirror.store_all(self._cluster_row, result.changes()) if records else []
         # If an exception ended the rounds, a time limit for example, all writes that were stored stay unconfirmed.
         if self._unconfirmed:
             self._store_unconfirmed(map(executor.make_unconfirmed_write, result.unconfirmed))
-        return step, result, news
+        return step, result, row_changes
 
     def _record_intent(self, recorder: history.HistoryRecorder, one: Round) -> None:
         """Store what is about to be sent, as far as the next pass must know it, and the steps of a new plan."""
@@ -393,8 +393,8 @@ class _Pass:
         if newest is not None and (newest.ended is None or self._has_new_steps):
             self._has_new_steps |= history.record_sample(newest, count_pods(recorder.workload, observed), self._now)
 
-    def _publish(self, news: Sequence[RowChange], *, timeline: bool = False) -> None:
-        changes = mirror.compute_changes(self._cluster_row.name, news)
+    def _publish(self, row_changes: Sequence[RowChange], *, timeline: bool = False) -> None:
+        changes = mirror.compute_changes(self._cluster_row.name, row_changes)
         if timeline:
             changes.append(Change(self._cluster_row.name, "workload", self._key, ("timeline",)))
         if changes:
@@ -429,7 +429,7 @@ def compute_result(
     effective: EffectiveStrategy,
     now: float,
     *,
-    has_news: bool,
+    has_changes: bool,
 ) -> ReconcileResult:
     """Return when the workload is due again; `rejected` is the state after this pass."""
     if result.failure is not None:
@@ -438,7 +438,7 @@ def compute_result(
         return Requeue()
     if result.with_result(WriteResult.CONFLICT) or result.with_result(WriteResult.REJECTED):
         # The next pass leaves out what is backed off from now on, and writes a status that shows it.
-        return Requeue() if has_news or rejected.backoff_until > now else _compute_result_of_rejections(result)
+        return Requeue() if has_changes or rejected.backoff_until > now else _compute_result_of_rejections(result)
     backoff_until = rejected.backoff_until if rejected.has_backed_off else None
     times = [at for at in (end.plan.requeue_at, effective.next_expiry, backoff_until) if at is not None]
     if not times:
@@ -466,7 +466,7 @@ def _list_set_statuses(result: ExecutionResult) -> list[Status]:
 
 
 def _is_set_status_accepted(result: ExecutionResult) -> bool:
-    """Say whether the status of the set is stored. If not, the next pass makes the same timeline events again."""
+    """Return whether the status of the set is stored. If not, the next pass makes the same timeline events again."""
     return result.failure is None and not any(map(_is_set_write, result.with_result(WriteResult.CONFLICT)))
 
 

@@ -90,7 +90,7 @@ class PassView:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """Writes to be sent together; whoever gets a round sends back the answers."""
+    """Writes to be sent together; the caller of `plan_rounds` sends their answers back."""
 
     writes: tuple[Action, ...]  # in this order
     skipped: tuple[WriteRecord, ...]  # writes that were planned and are backed off
@@ -278,7 +278,7 @@ def _list_changed_selections(view: PassView) -> list[WriteStatus]:
 
 
 def _is_start(planned: Status, stored: Status | None) -> bool:
-    """Say whether a planned status starts an update that the stored one does not show."""
+    """Return whether a planned status starts an update that the stored one does not show."""
     return _update_started_at(planned) != _update_started_at(stored)
 
 

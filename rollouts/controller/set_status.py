@@ -28,7 +28,7 @@ UNSUPPORTED: Final = "Unsupported"
 
 INVALID_SPEC: Final = "InvalidSpec"  # the reason of Valid=False
 
-# The CRDs accept longer messages, but nobody reads them.
+# The CRDs accept longer messages, which no reader needs.
 _MAX_MESSAGE_LENGTH: Final = 2000
 
 

@@ -108,11 +108,11 @@ _HEARTBEAT: Final = _make_event("heartbeat", {})
 @lru_cache(maxsize=32)
 def _fragment_event(src: str, former: Rendering | None, rendering: Rendering) -> StreamEvent:
     """Return the event with a new rendering, once for all pages that have the same former one."""
-    whole = rendering.tiled
-    tiles = whole.list_changed(former.tiled if former else None)
-    base = former.etag if former and len(tiles) < len(whole.tiles) else ""
+    tiled = rendering.tiled
+    tiles = tiled.list_changed(former.tiled if former else None)
+    base = former.etag if former and len(tiles) < len(tiled.tiles) else ""
     return _make_event(
-        "fragment", {"src": src, "etag": rendering.etag, "base": base, "html": whole.frame, "tiles": tiles}
+        "fragment", {"src": src, "etag": rendering.etag, "base": base, "html": tiled.frame, "tiles": tiles}
     )
 
 

@@ -63,7 +63,7 @@ class LivePart:
 
 
 class Unavailable(enum.Enum):
-    """Why a part has no rendering; the values are the names of events that static/live.js handles."""
+    """Why a part has no rendering; the values are the names of events that static/live-updates.js handles."""
 
     GONE = "gone"  # the object does not exist any more
     FETCH = "look"  # the page must fetch the part from its URL

@@ -182,9 +182,9 @@ def _unreadable(why: str) -> UnreadableDocument:
 
 def _reject_duplicate_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     obj = dict(pairs)
-    twice = _find_duplicate([name for name, _ in pairs])
-    if twice is not None:
-        raise ValueError(f"the key {twice[:100]!r} appears twice in one object")
+    duplicate = _find_duplicate([name for name, _ in pairs])
+    if duplicate is not None:
+        raise ValueError(f"the key {duplicate[:100]!r} appears twice in one object")
     return obj
 
 
@@ -223,10 +223,10 @@ class _Loader(yaml.CSafeLoader):
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         if isinstance(node, yaml.MappingNode):
             names = [key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode) and key.value != "<<"]
-            twice = _find_duplicate(names)
-            if twice is not None:
+            duplicate = _find_duplicate(names)
+            if duplicate is not None:
                 raise yaml.constructor.ConstructorError(
-                    None, None, f"the key {twice[:100]!r} appears twice in one object", node.start_mark
+                    None, None, f"the key {duplicate[:100]!r} appears twice in one object", node.start_mark
                 )
         made: dict[Any, Any] = super().construct_mapping(node, deep=deep)
         return made

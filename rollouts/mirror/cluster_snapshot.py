@@ -15,7 +15,7 @@ from rollouts import models
 from rollouts.cluster import Obj
 from rollouts.engine.model.observed import TERMINAL_PHASES
 from rollouts.engine.rollout.ready_times import compute_interquartile_mean, measure_start
-from rollouts.engine.scheduling.constraints import Taint
+from rollouts.engine.scheduling.constraints import NOT_READY_KEY, Taint
 from rollouts.engine.scheduling.resources import (
     MILLI_PER_UNIT,
     PODS,
@@ -29,7 +29,7 @@ from rollouts.engine.simulation.scheduler import SimulatedNode
 
 # The kubelet's default, for a node that does not say how many pods it accepts.
 _DEFAULT_POD_CAPACITY: Final = 110
-_NOT_READY: Final = Taint("node.kubernetes.io/not-ready", "", "NoSchedule")
+_NOT_READY: Final = Taint(NOT_READY_KEY, "", "NoSchedule")
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,13 +150,13 @@ def _parse_node(row: tuple[Any, ...], taken: ResourceList) -> SimulatedNode:
     name, is_ready, unschedulable, labels, taints, allocatable, foreign = row
     offered = {PODS: _DEFAULT_POD_CAPACITY * MILLI_PER_UNIT, **parse_resource_list(allocatable)}
     used = add_resources(taken, foreign or {})
-    told = [one for one in taints if isinstance(one, dict)] if isinstance(taints, list) else []
-    read = [Taint(str(one.get("key")), str(one.get("value") or ""), str(one.get("effect"))) for one in told]
+    entries = [one for one in taints if isinstance(one, dict)] if isinstance(taints, list) else []
+    parsed = [Taint(str(one.get("key")), str(one.get("value") or ""), str(one.get("effect"))) for one in entries]
     return SimulatedNode(
         name=name,
         resources={key: amount - used.get(key, 0) for key, amount in offered.items()},
         labels=labels,
-        taints=tuple(read if is_ready else (*read, _NOT_READY)),
+        taints=tuple(parsed if is_ready else (*parsed, _NOT_READY)),
         cordoned=unschedulable,
         is_exhaustive=True,
     )

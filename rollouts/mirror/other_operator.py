@@ -157,9 +157,9 @@ class OperatorCheck:
         lease_by_key = {_lease_key(lease): lease for lease in leases if (lease.get("spec") or {}).get("holderIdentity")}
         previous = self._renewals
         self._renewals = {
-            place: _parse_renewal(lease, previous.get(place), now, seen_at) for place, lease in lease_by_key.items()
+            key: _parse_renewal(lease, previous.get(key), now, seen_at) for key, lease in lease_by_key.items()
         }
-        sentences = [_describe_holder(place, renewal, now, seen_at) for place, renewal in self._renewals.items()]
+        sentences = [_describe_holder(key, renewal, now, seen_at) for key, renewal in self._renewals.items()]
         return next(filter(None, sentences), "")
 
 
@@ -274,15 +274,15 @@ def _parse_renewal(lease: Mapping[str, Any], before: _LeaseRenewal | None, now: 
     return _LeaseRenewal(at, float("-inf") if is_old else seen_at, lasts, has_changed=before is not None)
 
 
-def _describe_holder(place: str, renewal: _LeaseRenewal, now: float, seen_at: float) -> str:
+def _describe_holder(lease_key: str, renewal: _LeaseRenewal, now: float, seen_at: float) -> str:
     """Return a sentence if a lease is renewed, by its time or as observed, or if it is too early to tell."""
     renewed = parse_time(renewal.at)
     if renewed is not None and now - renewed < RECENT_SECONDS:
-        return _LEASE_RENEWED.format(place)
+        return _LEASE_RENEWED.format(lease_key)
     if seen_at - renewal.first_seen_at >= renewal.duration_seconds:
         return ""
     return (
-        _LEASE_RENEWED.format(place)
+        _LEASE_RENEWED.format(lease_key)
         if renewal.has_changed
-        else _LEASE_UNCERTAIN.format(place, renewal.duration_seconds)
+        else _LEASE_UNCERTAIN.format(lease_key, renewal.duration_seconds)
     )

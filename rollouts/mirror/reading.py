@@ -272,7 +272,7 @@ def parse_services(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> It
 
 
 def _is_ours(name: str, owner: str, position: int, strangers: list[Stranger]) -> bool:
-    """Say whether an object belongs to the workload and has a position in it; else add it to the strangers."""
+    """Return whether an object belongs to the workload and has a position in it; else add it to the strangers."""
     if owner and position >= 0:
         return True
     strangers.append((name, _UNKNOWN_POSITION if owner else _NO_OWNER))

@@ -301,7 +301,7 @@ def _parse_pod_index(labels: Mapping[str, str], spec: Mapping[str, Any]) -> int:
 
 
 def _has_failed(status: Mapping[str, Any]) -> bool:
-    """Say whether a container runs and is not ready, or one, init containers included, has ended with an error."""
+    """Return whether a container runs and is not ready, or one, init containers included, has ended with an error."""
     containers = _mappings(status.get("containerStatuses"))
     if any(container.get("started") and not container.get("ready") for container in containers):
         return True
@@ -359,14 +359,14 @@ _MIN_BACK_OFF_SECONDS: Final = 9.0
 
 
 def _was_backed_off(state: Mapping[str, Any], end: Mapping[str, Any]) -> bool:
-    """Say whether the kubelet waited before it restarted a running container, as in a crash loop."""
+    """Return whether the kubelet waited before it restarted a running container, as in a crash loop."""
     started = parse_time(_mapping(state.get("running")).get("startedAt"))
     ended = parse_time(end.get("finishedAt"))
     return started is not None and ended is not None and started - ended >= _MIN_BACK_OFF_SECONDS
 
 
 def _has_recovered(state: Mapping[str, Any], ready: Mapping[str, Any]) -> bool:
-    """Say whether the pod has become Ready since the container was last started: then earlier exits do not count."""
+    """Return whether the pod has become Ready since the container was last started: then earlier exits do not count."""
     started = parse_time(_mapping(state.get("running")).get("startedAt"))
     changed = parse_time(ready.get("lastTransitionTime"))
     return started is not None and changed is not None and changed > started

@@ -90,7 +90,7 @@ def store_all(cluster: models.Cluster, changes: Iterable[ObjectChanges]) -> list
     for attempt in range(_MAX_ATTEMPTS):
         try:
             with transaction.atomic():
-                return [news for write in writes for news in _write(write)]
+                return [change for write in writes for change in _write(write)]
         except OperationalError as error:
             # Two writers locked the same rows in opposite order, and the database rolled one of them back.
             if not _is_deadlock(error) or attempt == _MAX_ATTEMPTS - 1 or connection.in_atomic_block:
@@ -143,9 +143,9 @@ def delete_objects(cluster: models.Cluster) -> None:
             table.model.everything.filter(cluster=cluster).delete()
 
 
-def workload_keys(cluster: models.Cluster, news: Iterable[RowChange]) -> set[str]:
+def workload_keys(cluster: models.Cluster, row_changes: Iterable[RowChange]) -> set[str]:
     """Return the keys of the workloads whose rows have changed."""
-    return {workload_key(cluster.name, change.namespace, change.workload) for change in news if change.workload}
+    return {workload_key(cluster.name, change.namespace, change.workload) for change in row_changes if change.workload}
 
 
 def _is_deadlock(error: OperationalError) -> bool:

@@ -1,6 +1,6 @@
 """Who may sign in, what stands for them, and where they may command.
 
-`rollouts.accounts.permissions` says what follows from these rows; `services.accounts` writes them. The invariant: no
+`rollouts.accounts.permissions` says what follows from these rows; services write them. The invariant: no
 row holds anything by which somebody could sign in. A password is there as Django's slow hash, a token as a digest, and
 of a single sign-on only the name that the provider has for the person.
 """

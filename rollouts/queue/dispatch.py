@@ -171,18 +171,18 @@ def _run_pass(claim: Claim, lease: Lease, reconcile: Reconcile) -> ReconcileResu
     return outcome
 
 
-def _retry_while_redis_is_down(ask: Callable[[], FinishResult]) -> FinishResult:
+def _retry_while_redis_is_down(call: Callable[[], FinishResult]) -> FinishResult:
     """Repeat a call until Redis answers: a restart of Redis must not block a workload for the rest of its lease.
 
     If only the answer was lost, the second call finds the claim gone; then the sweep sends the key if it is due.
     """
     for pause in _PAUSES_FOR_REDIS:
         try:
-            return ask()
+            return call()
         except RedisError as error:
             logger.info("Redis does not answer (%s); trying again in %g s", type(error).__name__, pause)
             time.sleep(pause)
-    return ask()
+    return call()
 
 
 def _log_failure(claim: Claim, outcome: ReconcileResult) -> None:

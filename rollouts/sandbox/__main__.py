@@ -1,18 +1,19 @@
-"""`python -m rollouts.sandbox`: serve a simulated cluster on loopback until told to stop.
+"""`python -m rollouts.sandbox`: serve a simulated cluster on loopback until a signal ends it.
 
-Opens the data directory, makes the starting cluster when it is new, writes a kubeconfig for `kubectl`, and serves the
-API and the simulation on one event loop. Everything is an environment variable with a working default:
+Opens the data directory, seeds the cluster when the directory is new, writes a kubeconfig for `kubectl`, and runs the
+API server and the controllers on one event loop. Every option is an environment variable with a working default:
 
     SANDBOX_PORT                 port on 127.0.0.1 (8001)
     DATA_DIR                     where the state, the lock and sandbox.kubeconfig are (var)
     SANDBOX_NODES                nodes to have, e.g. cpu=3,gpu=8 (also as --nodes); more are added to an old cluster too
     SANDBOX_SAMPLES              directory of manifests a new cluster starts with, or none (deploy/samples)
     SANDBOX_READY_SECONDS        from binding to Ready, give or take a tenth (2); a pod's own
-                                 annotation sandbox.grove.io/ready-seconds goes before
+                                 annotation sandbox.grove.io/ready-seconds has precedence
     SANDBOX_TERMINATION_SECONDS  from delete to gone, never more than the grace period (1)
+    SANDBOX_NICENESS             how far the process gives way to others, 0 to 19 (10)
 
-What cannot work — a busy port, a second sandbox on the same directory, an option that is no number — is said in one
-sentence on standard error, and the exit code is not 0.
+When it cannot start — the port is in use, another sandbox runs on the directory, an option is no number — it prints one
+sentence to standard error and exits with a code other than 0.
 """
 
 import argparse
@@ -54,16 +55,16 @@ log: Final = logging.getLogger("sandbox")
 HOST: Final = "127.0.0.1"
 DEPLOY_DIRECTORY: Final = Path(__file__).parents[2] / "deploy"
 _HIGHEST_PORT: Final = 65535
-# How long connections stay open between requests, as an API server's do. With little, clients that pause that long send
-# what changes things to a connection that is just being closed, and cannot know what became of it.
+# How long idle connections stay open, as long as an API server's. With a short time, a client that pauses about that
+# long sends a write to a connection that is just closing, and cannot know whether the write took effect.
 _KEEP_ALIVE_SECONDS: Final = 90
-# A real cluster runs elsewhere: on a busy machine the simulated one takes what the product leaves.
+# A real cluster runs on other machines, so on a busy machine the simulated one gives way to the product.
 _NICENESS: Final = 10
 _HIGHEST_NICENESS: Final = 19
 
 
 class StartupError(Exception):
-    """The sandbox cannot start; the text is the sentence for the operator."""
+    """The sandbox cannot start; the text tells the operator why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +73,19 @@ class Options:
 
     port: int
     data_dir: Path
-    nodes: NodeCounts | None  # None: the usual ones, and only in a new cluster
+    nodes: NodeCounts | None  # None: the default ones, and only in a new cluster
     samples: Path | None
     timings: KubeletTimings
     niceness: int  # how far it gives way to other processes, 0 to 19
 
     @property
     def kubeconfig(self) -> Path:
-        """The file that `kubectl` and the product find the sandbox by."""
+        """The file with which `kubectl` and the product connect to the sandbox."""
         return self.data_dir / "sandbox.kubeconfig"
 
 
 def parse_options(variables: Mapping[str, str], arguments: list[str]) -> Options:
-    """Read the options, or refuse with the name of the one that is wrong."""
+    """Read the options; a StartupError names the option that is wrong."""
     parser = argparse.ArgumentParser(prog="python -m rollouts.sandbox", description="Serve a simulated cluster.")
     parser.add_argument("--nodes", help="nodes to have, e.g. cpu=3,gpu=8", default=variables.get("SANDBOX_NODES"))
     nodes = parser.parse_args(arguments).nodes
@@ -128,7 +129,7 @@ def _parse_number(variables: Mapping[str, str], name: str, default: float) -> fl
 
 @contextlib.contextmanager
 def lock_data_dir(data_dir: Path) -> Iterator[None]:
-    """Hold the data directory; the lock goes with the process, however it ends."""
+    """Lock the data directory; the operating system releases the lock when the process ends, however it ends."""
     try:
         ensure_private(data_dir)
         file = (data_dir / "sandbox.lock").open("w")
@@ -145,7 +146,7 @@ def lock_data_dir(data_dir: Path) -> Iterator[None]:
 
 
 def bind_port(port: int) -> socket.socket:
-    """Take the port before anything else is touched."""
+    """Bind the port; nothing has been written yet when that fails."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
@@ -158,7 +159,7 @@ def bind_port(port: int) -> socket.socket:
 
 
 def write_kubeconfig(path: Path, port: int) -> None:
-    """Write a kubeconfig with the one context `sandbox`; a reader sees the old file or the new one, never half."""
+    """Write a kubeconfig with the one context `sandbox`, atomically."""
     context = {"cluster": "sandbox", "user": "sandbox", "namespace": "default"}
     config = {
         "apiVersion": "v1",
@@ -176,31 +177,31 @@ def write_kubeconfig(path: Path, port: int) -> None:
 
 
 class Server(uvicorn.Server):
-    """A server that says when it truly answers, and whose open watches end when it is told to stop."""
+    """A server that calls back once it answers requests, and that ends open watches when it stops."""
 
     def __init__(self, config: uvicorn.Config, on_start: Callable[[], None], on_stop: Callable[[], None]) -> None:
         super().__init__(config)
         self._on_start, self._on_stop = on_start, on_stop
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to answer."""
+        """Start to answer requests."""
         await super().startup(sockets)
         self._on_start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the watches first: they would hold the server up."""
+        """End the watches first: the server waits for open responses."""
         self._on_stop()
         await super().shutdown(sockets)
 
 
 async def serve(options: Options, store: Storage, listener: socket.socket) -> None:
-    """Run the API and the simulation until a signal comes."""
+    """Run the API server and the controllers until a signal arrives."""
     clock = partial(datetime.now, UTC)
     registry = Registry.load(DEPLOY_DIRECTORY / "crds", validators=VALIDATORS, warners=WARNERS)
     verbs = Verbs(store, registry, clock)
-    simulation = ControllerManager(verbs, store, clock, options.timings)
+    controllers = ControllerManager(verbs, store, clock, options.timings)
     ensure_seeded(verbs, options.nodes, options.samples)
-    simulation.start()
+    controllers.start()
     application = Application(verbs, store, registry)
     config = uvicorn.Config(
         application,
@@ -219,20 +220,20 @@ async def serve(options: Options, store: Storage, listener: socket.socket) -> No
 
     server = Server(config, announce, application.close)
     _stop_on_signals(server)
-    controllers_task = asyncio.create_task(simulation.run())
+    task = asyncio.create_task(controllers.run())
     try:
         await server.serve(sockets=[listener])
     finally:
-        controllers_task.cancel()
+        task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            await controllers_task
-        simulation.stop()
+            await task
+        controllers.stop()
 
 
 def _stop_on_signals(server: Server) -> None:
-    """Make a signal that comes before the server listens to signals itself, or after, end it just as well.
+    """Stop the server also on a signal that arrives before or after uvicorn's own handlers are installed.
 
-    It raises the signal that ended it once more when it is done; by then there is nothing left to stop.
+    uvicorn raises the signal that ended it once more when it has shut down; by then there is nothing left to stop.
     """
 
     def stop(_number: int, _frame: FrameType | None) -> None:
@@ -243,7 +244,7 @@ def _stop_on_signals(server: Server) -> None:
 
 
 def run(options: Options) -> None:
-    """Take lock, port and store in this order, and give them back in the other."""
+    """Acquire lock, port and store in this order, and release them in reverse."""
     with lock_data_dir(options.data_dir), contextlib.closing(bind_port(options.port)) as listener:
         try:
             store = Storage.open(options.data_dir / "sandbox.sqlite3")
@@ -257,7 +258,7 @@ def run(options: Options) -> None:
 
 
 def main() -> int:
-    """Run until stopped; 0 when that was asked for."""
+    """Run until stopped; return 0 when a signal asked for that."""
     logging.basicConfig(stream=sys.stdout, level=logging.INFO, format="%(message)s")
     os.umask(UMASK)
     try:

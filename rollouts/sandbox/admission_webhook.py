@@ -1,7 +1,8 @@
-"""Admission by our own rules: what the product's webhook refuses on a real cluster, the sandbox refuses itself.
+"""Admission by the engine's rules: the sandbox rejects the PodCliqueSets that the product's webhook would reject.
 
-The rules are the engine's; here they only get the form in which an API server tells a refusal. They come after schema
-and CEL and say what those cannot: budgets that resolve to nothing, start-up cycles, names that collide.
+The rules are in `engine.manifest.validation`; this module puts their findings into the form of an API server's
+answer. They run after schema and CEL and check what those cannot: budgets that resolve to nothing, start-up cycles,
+names that collide.
 """
 
 from typing import Any, Final
@@ -14,12 +15,12 @@ Obj = dict[str, Any]
 
 
 def validate_set(obj: Obj, old: Obj | None) -> list[StatusCause]:
-    """Return what the engine's rules find wrong with a PodCliqueSet."""
+    """Return the errors that the engine's rules find in a PodCliqueSet."""
     return [StatusCause("FieldValueInvalid", finding.message, finding.field) for finding in _validate(obj, old).errors]
 
 
 def warn_about_set(obj: Obj, old: Obj | None) -> list[str]:
-    """Return what the engine's rules find odd about a PodCliqueSet: kubectl prints it as warnings."""
+    """Return the warnings that the engine's rules give about a PodCliqueSet; kubectl prints them."""
     return [f"{finding.field}: {finding.message}" for finding in _validate(obj, old).warnings]
 
 
@@ -27,7 +28,7 @@ def _validate(obj: Obj, old: Obj | None) -> ValidationReport:
     if old is None:
         return validate_create(obj)
     if obj.get("spec") == old.get("spec"):
-        return ValidationReport(())  # a status, a label or a finalizer: nothing that the rules are about
+        return ValidationReport(())  # only a status, a label or a finalizer changed: no rule is about those
     return validate_update(old, obj)
 
 

@@ -1,8 +1,8 @@
 """The cluster a new sandbox starts with: nodes, and the sample workloads.
 
-Made once, when the data directory is new: what people delete afterwards stays deleted over a restart. A note in the
-cluster (`kube-system/sandbox-world`) is written last and says that all of it was made; a sandbox killed before that
-makes the rest at its next start. Nodes asked for by number are the exception: they are added whenever some are missing.
+They are created once, when the data directory is new: what a user deletes afterwards stays deleted over a restart. A
+marker in the cluster (the ConfigMap `kube-system/sandbox-world`) is written last; a sandbox that was killed before that
+creates the rest at its next start. Nodes that an option asks for are the exception: missing ones are always added.
 """
 
 import logging
@@ -37,7 +37,7 @@ class NodeCounts:
 
 
 def parse_node_counts(text: str) -> NodeCounts:
-    """Read `cpu=3,gpu=8`; a kind that is left out keeps its usual number."""
+    """Read `cpu=3,gpu=8`; a kind that is left out keeps its default number."""
     counts = {"cpu": NodeCounts().cpu, "gpu": NodeCounts().gpu}
     for entry in filter(None, (part.strip() for part in text.split(","))):
         kind, _, number = entry.partition("=")
@@ -48,7 +48,7 @@ def parse_node_counts(text: str) -> NodeCounts:
 
 
 def ensure_seeded(verbs: Verbs, nodes: NodeCounts | None, samples: Path | None) -> None:
-    """Make what a new cluster starts with; `nodes` given explicitly are added to an old one too."""
+    """Create what a new cluster starts with; explicit `nodes` are added to an existing one too."""
     is_seeded = verbs.store.get(verbs.registry.kind("configmaps"), *_SEEDED_MARKER) is not None
     if nodes is not None or not is_seeded:
         _ensure_nodes(verbs, nodes or NodeCounts())
@@ -68,7 +68,7 @@ def _ensure_nodes(verbs: Verbs, counts: NodeCounts) -> None:
 
 
 def _render_nodes(counts: NodeCounts) -> Iterator[Obj]:
-    """Describe the nodes by name and labels; their machines report the rest."""
+    """Render the nodes with name and labels; their simulated machines report the rest."""
     for prefix, instance, count in (
         ("cpu-node", "cpu-node", counts.cpu),
         (GPU_INSTANCE_TYPE, GPU_INSTANCE_TYPE, counts.gpu),
@@ -87,7 +87,7 @@ def _render_nodes(counts: NodeCounts) -> Iterator[Obj]:
 
 
 def _apply_samples(verbs: Verbs, directory: Path) -> None:
-    """Create the objects of the directory's files, not of its folders; a file that is refused is skipped."""
+    """Create the objects in the directory's files, not in its folders; skip a file that is rejected."""
     for path in sorted(directory.glob("*.yaml")):
         try:
             made = [_create(verbs, manifest) for manifest in _read_manifests(path)]
@@ -109,7 +109,7 @@ def _create(verbs: Verbs, manifest: Obj) -> str:
     try:
         verbs.create(kind, namespace, manifest, manager=FIELD_MANAGER)
     except ApiError as error:
-        if error.code != _CONFLICT:  # there already: an earlier start got this far
+        if error.code != _CONFLICT:  # a conflict: an earlier start created it
             raise
     return f"{kind.singular} {manifest['metadata']['name']}"
 

@@ -52,7 +52,7 @@ def _read_source(source: Callable[[], Iterator[Gauge]]) -> list[Gauge]:
 
 def _parts() -> Iterator[Gauge]:
     up: dict[Labels, float] = {(part.name,): float(part.ok) for part in readiness_detail()}
-    yield Gauge("grove_ui_part_up", "Whether a part of the installation does its work, as /readyz says.", ("part",), up)
+    yield Gauge("grove_ui_part_up", "Whether a part of the installation works, as in /readyz.", ("part",), up)
 
 
 def _queue() -> Iterator[Gauge]:
@@ -60,13 +60,13 @@ def _queue() -> Iterator[Gauge]:
     states = {"ready": depth.ready, "flying": depth.processing, "dirty": depth.dirty, "delayed": depth.delayed}
     yield Gauge(
         "grove_ui_queue_keys",
-        "Workloads in the queue: ready for a worker, worked on, due again after that (dirty), due later.",
+        "Workloads in the queue: ready for a worker, processing, due again after that (dirty), due later.",
         ("state",),
         {(state,): number for state, number in states.items()},
     )
     yield Gauge(
         "grove_ui_queue_oldest_seconds",
-        "How long the workload that waits longest for a worker has been due.",
+        "How long the first workload in the queue has been due.",
         (),
         {(): depth.oldest_ms / 1000},
     )
@@ -76,7 +76,7 @@ def _clusters() -> Iterator[Gauge]:
     ages = {name: heartbeats.fetch_cluster_heartbeat(redis_client(), name).age for name in _cluster_names()}
     yield Gauge(
         "grove_ui_cluster_silence_seconds",
-        "How long ago a cluster last sent anything, be it only a bookmark.",
+        "How long ago a cluster last sent anything, bookmarks included.",
         ("cluster",),
         {(name,): age for name, age in ages.items() if age is not None},
     )
@@ -94,7 +94,7 @@ def _rollouts() -> Iterator[Gauge]:
     states = (UNDER_WAY, *Rollout.Outcome.values)
     yield Gauge(
         "grove_ui_rollouts",
-        "Rollouts on record by state: under way, stuck, or how they ended.",
+        "Stored rollouts by state: in progress, stuck, or how they ended.",
         ("cluster", "state"),
         _with_zeros(found, *((state,) for state in states)),
     )
@@ -105,7 +105,7 @@ def _stuck_surges() -> Iterator[Gauge]:
     rows = stuck.values_list("cluster__name", "stuck_reason").annotate(number=Count("id"))
     yield Gauge(
         "grove_ui_stuck_surges",
-        "Workloads whose update waits for a surge that does not come up, by reason.",
+        "Workloads whose update waits for surge that does not become available, by reason.",
         ("cluster", "reason"),
         {(cluster, reason): float(number) for cluster, reason, number in rows},
     )

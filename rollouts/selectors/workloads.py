@@ -108,7 +108,7 @@ def workload_list(filters: WorkloadFilters, window: Window) -> WorkloadPage:
     rows = rows.annotate(state_index=STATE_INDEX)
     totals = _count(rows)
     if filters.states:
-        rows = rows.filter(standing__in=[STATES.index(state) for state in filters.states])
+        rows = rows.filter(state_index__in=[STATES.index(state) for state in filters.states])
     count = sum(number for state, number in totals.items() if not filters.states or state in filters.states)
     lines = list(rows.order_by(*_order(filters.ordering)).values(*_COLUMNS)[window.span])
     strategies = list_effective_strategies([_override_target(line) for line in lines], overrides)

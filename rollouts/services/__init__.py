@@ -11,6 +11,6 @@ the sentence to show. The invariant: a command that is refused changes nothing.
     workload_deletion       a workload that a person deletes
     takeover                a workload that Grove's own operator manages
     overrides               strategy overrides; `override_preview` checks them
-    accounts, passwords     accounts, tokens and passwords
+    first_account, tokens, passwords, single_sign_on    accounts
     audit                   who called, and the audit log
 """

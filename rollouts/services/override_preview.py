@@ -163,7 +163,7 @@ def build_row(
 
 
 def list_affected_keys(row: StrategyOverride) -> list[str]:
-    """Return the keys of the workloads that a record hits, whether it is in force or not."""
+    """Return the keys of the workloads that an override matches, in force or not."""
     return [place.key for _, place in _list_affected(parse_override(row))]
 
 

@@ -176,7 +176,7 @@ class Watcher:
             mirror.delete_tombstones(before=time.time() - _TOMBSTONE_SECONDS)
 
     def _is_mirror_lost(self, session: WatchSession, snapshot: WatchSnapshot) -> bool:
-        """Say whether the database has lost what the session wrote: it was created again, or rows were deleted."""
+        """Return whether the database has lost what the session wrote: it was created again, or rows were deleted."""
         expected = session.is_complete
         # By its name too: in a database that was created again the key may be another cluster's.
         rows = models.Cluster.objects.filter(pk=session.row.pk, name=session.row.name)

@@ -3,7 +3,7 @@
 A lease in Redis, which the first watcher takes and renews about every second. When its holder is gone the lease runs
 out, and the next watcher that asks gets it. The watcher asks in every turn of its loop. The election saves work and is
 not needed for safety: rows of the mirror only move forward, so two watchers that both believe to lead do the same work
-twice and no harm. So if Redis does not answer nothing changes: the leader goes on.
+twice and no harm. So if Redis does not answer, nothing changes: the leader continues.
 """
 
 import os

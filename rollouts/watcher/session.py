@@ -177,7 +177,7 @@ class WatchSession:
             self._drop_mirror()
 
     def _is_different_cluster(self, identity: str) -> bool:
-        """Say whether this is another cluster than the mirrored one."""
+        """Return whether this is another cluster than the mirrored one."""
         if not identity or self._identity in ("", identity):
             return False
         logger.warning("Cluster %s is not the same cluster as before; deleting its mirror", self.row.name)
@@ -258,7 +258,7 @@ class WatchSession:
         except Exception as error:
             if not _is_object_error(error):
                 raise
-            return [news for single in changes for news in self._store_single(single)]
+            return [row_change for single in changes for row_change in self._store_single(single)]
 
     def _store_single(self, change: mirror.ObjectChanges) -> list[mirror.RowChange]:
         """Store one object: if it cannot be parsed or the database rejects it, the others must still be stored."""
@@ -376,7 +376,7 @@ class WatchSession:
 
 
 def _is_object_error(error: Exception) -> bool:
-    """Say whether the content of an object caused the error, and not the database or a stop."""
+    """Return whether the content of an object caused the error, and not the database or a stop."""
     return isinstance(error, DataError) or not isinstance(error, DatabaseError | InterfaceError | _StoppedError)
 
 

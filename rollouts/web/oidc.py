@@ -1,9 +1,9 @@
 """OpenID Connect: redirects users to the identity provider and verifies the identity that it returns.
 
 Uses the authorization code flow with PKCE, state and nonce, all three bound to the session that started it. `sign_in`
-has the pages before and after; `services.accounts` maps an identity to an account. The invariants: an identity comes
-only from a signed ID token of the configured issuer, issued to this client for this attempt; log lines name the kind of
-an error and never contain a code or a token.
+has the pages before and after; `services.single_sign_on` maps an identity to an account. The invariants: an identity
+comes only from a signed ID token of the configured issuer, issued to this client for this attempt; log lines name the
+kind of an error and never contain a code or a token.
 
 The metadata and keys of the provider are fetched on first use and again every hour; an unknown key is fetched at once.
 """
@@ -20,7 +20,7 @@ from django.http import HttpRequest, HttpResponse
 from joserfc.errors import JoseError
 
 from grove_ui.environment import Oidc
-from rollouts.services.accounts import ExternalIdentity
+from rollouts.services.single_sign_on import ExternalIdentity
 
 logger = logging.getLogger(__name__)
 

@@ -30,8 +30,8 @@ from rollouts.accounts import rate_limit
 from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import CommandRefused
 from rollouts.models import User
-from rollouts.services.accounts import account_ensure_external
 from rollouts.services.audit import Result, Source, caller_of, record
+from rollouts.services.single_sign_on import account_ensure_external
 from rollouts.web import oidc
 from rollouts.web.password_attempts import count_attempt, set_retry_after, sign_in_buckets, uncount_attempt
 

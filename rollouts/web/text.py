@@ -13,34 +13,11 @@ from typing import Any, Final
 from django.utils import timezone
 
 from rollouts.accounts.commands import Command
-from rollouts.engine.plan.messages import CAUSES
+from rollouts.engine.plan.messages import CAUSES, REASON_LABELS
 
 _MINUTE: Final = 60
 _HOUR: Final = 3600
 _DAY: Final = 86400
-
-# Reasons that need a better text than their words.
-_REASON_LABELS: Final[Mapping[str, str]] = {
-    "": "Not looked at yet",
-    "UpdateInProgress": "Rolling",
-    "Deploying": "Deploying",
-    "Complete": "Settled",
-    "WaitingForReady": "Pods do not become ready",
-    "WaitingForTermination": "Old pods do not go",
-    "BudgetExhausted": "Waits for budget",
-    "SurgeUnschedulable": "Surge cannot be scheduled",
-    "SurgeNotReady": "Surge does not become ready",
-    "SurgeGated": "Surge is waiting for its base gang",
-    "ReplicaUnschedulable": "Replica cannot be scheduled",
-    "WaitingForReplica": "Waiting for another replica",
-    "AwaitingDeletion": "Outdated pods wait for you",
-    "ScaledBelowMinAvailable": "Scaled below minAvailable",
-    "ImagePullBackOff": "Image cannot be pulled",
-    "CreateContainerConfigError": "Container cannot be created",
-    "OOMKilled": "Container ran out of memory",
-    "CrashLoopBackOff": "Container keeps crashing",
-    "TooFewAvailable": "Too few replicas are available",
-}
 
 
 def age(moment: datetime | None) -> str:
@@ -80,8 +57,8 @@ def reason(code: str) -> str:
     >>> reason("SurgeUnschedulable"), reason("WriteDenied")
     ('Surge cannot be scheduled', 'Write denied')
     """
-    if code in _REASON_LABELS:
-        return _REASON_LABELS[code]
+    if code in REASON_LABELS:
+        return REASON_LABELS[code]
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", code)
     return words[:1] + words[1:].lower()
 

@@ -1,6 +1,6 @@
 """/tokens/: create and revoke the API tokens of one's own account.
 
-Commands go to `services.accounts`. Only the response that creates a token contains its text: caches must not store the
+Commands go to `services.tokens`. Only the response that creates a token contains its text: caches must not store the
 page, and loading it again does not show the text.
 """
 
@@ -23,8 +23,8 @@ from rollouts.accounts.errors import CommandRefused
 from rollouts.accounts.token_scopes import SCOPE_COMMANDS, RequestedScope, describe_scope, parse_namespaces, scope_of
 from rollouts.accounts.tokens import TokenState, expiry_of, max_lifetime, state_of, tokens_with_owners
 from rollouts.models import ApiToken
-from rollouts.services.accounts import DEFAULT_TOKEN_DAYS, NewToken, default_expiry, token_create, token_revoke
 from rollouts.services.audit import Source, caller_of
+from rollouts.services.tokens import DEFAULT_TOKEN_DAYS, NewToken, default_expiry, token_create, token_revoke
 
 _MAX_TOKENS: Final = 200
 _MAX_TEXT_LENGTH: Final = 10_000
@@ -53,7 +53,7 @@ def page(request: HttpRequest) -> HttpResponse:
             caller_of(request, Source.PAGE),
             request.POST.get("name", "").strip(),
             _parse_expiry(request.POST.get("days", "")),
-            wish=_parse_scope(request.POST),
+            requested=_parse_scope(request.POST),
         )
     except CommandRefused as refusal:
         return _render_page(request, refusal=refusal)

@@ -1,4 +1,4 @@
-"""People of each role, and how they reach the API."""
+"""Accounts of each role, their tokens, and clients for the API."""
 
 from collections.abc import Callable
 from typing import Any
@@ -14,7 +14,7 @@ from rollouts.services.audit import Caller
 
 @pytest.fixture(scope="session", autouse=True)
 def _static_files(static_files: None) -> None:
-    """Pages name static files by what is in them."""
+    """Collect the static files, whose names contain hashes."""
 
 
 PASSWORD = "correct horse battery"
@@ -24,10 +24,10 @@ MakePerson = Callable[..., User]
 
 @pytest.fixture
 def make_person(db: None) -> MakePerson:
-    """Make an account with roles."""
+    """Return a function that creates an account with roles."""
 
     def make(name: str, *roles: str, **fields: Any) -> User:
-        user = User.objects.create_user(name, **fields)  # without a password, which takes its time to be hashed
+        user = User.objects.create_user(name, **fields)  # without a password, because hashing is slow
         user.groups.set(Group.objects.filter(name__in=roles))
         return user
 
@@ -35,19 +35,19 @@ def make_person(db: None) -> MakePerson:
 
 
 def give_token(user: User, **fields: Any) -> tuple[ApiToken, str]:
-    """Give somebody a token, and return it with its text."""
+    """Create a token for a user; return it with its text."""
     text = generate_secret()
     fields = {"name": "test", "digest": digest_of(text), "prefix": shown_prefix_of(text), **fields}
     return ApiToken.objects.create(user=user, **fields), text
 
 
 def bearing(text: str, **options: Any) -> Client:
-    """Return a client that shows a token."""
+    """Return a client that authenticates with a token."""
     return Client(headers={"authorization": f"Bearer {text}"}, **options)
 
 
 def call_as(user: User | None, **fields: Any) -> Caller:
-    """Return somebody as services see them."""
+    """Return the caller that services get for a user."""
     name = user.get_username() if user else ""
     values = {"source_ip": "192.0.2.7", "request_id": "request-1", "source": "api", **fields}
     return Caller(user=user, name=name, **values)

@@ -1,4 +1,4 @@
-"""`manage.py changepassword` ends what the old password has opened, as the admin site does."""
+"""`manage.py changepassword` ends the sessions and revokes the tokens of an account, like the admin site."""
 
 import getpass
 import io
@@ -8,7 +8,7 @@ from django.core.management import CommandError, call_command
 
 from rollouts.models import AuditEntry, User
 from tests.accounts.conftest import PASSWORD, MakePerson, bearing, give_token
-from tests.accounts.test_own_account import ANOTHER, browser_of
+from tests.web.test_account import ANOTHER, browser_of
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db, pytest.mark.usefixtures("redis")]
 

@@ -1,4 +1,4 @@
-"""How long a token is of use: the longest life, sleep while its owner does not sign in, and the end with a password."""
+"""How long a token is valid: the longest lifetime, suspension of single sign-on accounts, and a new password."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -12,7 +12,7 @@ from pytest_django.fixtures import Settings
 
 from rollouts.live.sse import StreamViewer
 from rollouts.models import ApiToken, AuditEntry, OidcIdentity, User
-from rollouts.services.accounts import account_ensure_first
+from rollouts.services.first_account import account_ensure_first
 from tests.accounts.conftest import PASSWORD, MakePerson, bearing, give_token
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db, pytest.mark.usefixtures("redis")]
@@ -38,7 +38,7 @@ def age(token: ApiToken, **distance: float) -> None:
     ApiToken.objects.filter(pk=token.pk).update(created=timezone.now() - timedelta(**distance))
 
 
-# ---- the longest life
+# ---- the longest lifetime
 
 
 def test_a_token_without_an_end_is_made_only_where_the_setting_allows_it(ana: User, settings: Settings) -> None:
@@ -84,12 +84,12 @@ def test_the_token_of_the_settings_lives_as_long_as_the_setting(settings: Settin
     assert answers("first-token-of-the-setting") == 200
 
 
-# ---- sleep
+# ---- suspension
 
 
 @pytest.fixture
 def away(ana: User) -> User:
-    """Somebody who came by single sign-on, and has not for 31 days."""
+    """An account with single sign-on that last signed in 31 days ago."""
     OidcIdentity.objects.create(user=ana, issuer="https://id.example", subject="1")
     User.objects.filter(pk=ana.pk).update(last_login=timezone.now() - timedelta(days=31))
     return ana
@@ -136,7 +136,7 @@ def test_whether_a_token_sleeps_costs_no_query(away: User, django_assert_num_que
         assert answers(text) == 200
 
 
-# ---- the end with a role or a password
+# ---- a lost role or a new password
 
 
 def test_a_token_loses_what_its_owner_loses(make_person: MakePerson) -> None:

@@ -1,4 +1,4 @@
-"""Who may: permissions by role, grants by place, and the two kinds of read-only."""
+"""Permissions by role, grants by namespace, and the two kinds of read-only."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
 
 def reason_of(user: Any, command: Command, cluster: str = "sandbox", namespace: str = "team-a", **more: Any) -> str:
-    """Say why somebody may not, or "may"."""
+    """Return the reason of the refusal, or "may"."""
     refusal = find_refusal(user, command, cluster, namespace, **more)
     return refusal.reason if refusal else "may"
 

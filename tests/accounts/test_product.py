@@ -1,4 +1,4 @@
-"""The running product: the token of the settings, and single sign-on in a real browser under the site's own policy."""
+"""The running product: GROVE_ADMIN_TOKEN, and single sign-on in a real browser under the Content-Security-Policy."""
 
 import json
 import urllib.error
@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
 
-from tests.accounts.provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 from tests.browser.conftest import FLAGS, chromium_path
 from tests.project.running import Product, product
+from tests.web.oidc_provider import CLIENT_ID, CLIENT_SECRET, Provider, running_provider
 
 pytestmark = pytest.mark.slow
 TOKEN = "the-token-of-the-settings-1"
@@ -27,7 +27,7 @@ def provider() -> Iterator[Provider]:
 
 @pytest.fixture(scope="module")
 def site(provider: Provider, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Product]:
-    """The product with everything that signs in switched on."""
+    """The product with every way to sign in enabled."""
     variables = {
         "GROVE_ADMIN_TOKEN": TOKEN,
         "GROVE_ADMIN_PASSWORD": "correct horse battery",
@@ -54,7 +54,7 @@ def browser() -> Iterator[Browser]:
 
 
 def ask(site: Product, path: str, **headers: str) -> tuple[int, dict[str, Any]]:
-    """Ask the API."""
+    """Request a path of the API."""
     request = urllib.request.Request(f"{site.url}/api/v1/{path}", headers=headers)
     try:
         with urllib.request.urlopen(request, timeout=30) as answer:
@@ -64,7 +64,7 @@ def ask(site: Product, path: str, **headers: str) -> tuple[int, dict[str, Any]]:
 
 
 def who_is_it(page: Page) -> str:
-    """Ask the site who is signed in."""
+    """Return who is signed in."""
     return str(page.request.get("/api/v1/me/").json()["username"])
 
 

@@ -1,4 +1,4 @@
-"""How often somebody may ask: counted in a real Redis, and by each process for itself while that is away."""
+"""Rate limits: counted in a real Redis, and by each process for itself while Redis is down."""
 
 import logging
 from dataclasses import replace
@@ -73,7 +73,7 @@ def test_no_rate_means_no_limit(redis: Redis) -> None:
 
 @pytest.fixture
 def no_redis(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Redis is away."""
+    """Redis is down."""
     nowhere = Redis.from_url("unix:///nonexistent/redis.sock")
     monkeypatch.setattr(rate_limit, "redis_client", lambda: nowhere)
     rate_limit._redis_outage.succeeded()

@@ -1,4 +1,4 @@
-"""Sessions end, their rows do not stay, and what the rows say opens nothing."""
+"""Sessions expire, their rows are deleted, and the content of a row gives no access."""
 
 from datetime import timedelta
 from typing import Any

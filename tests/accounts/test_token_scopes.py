@@ -1,4 +1,4 @@
-"""What a token is limited to: a scope only narrows what the owner may, and one made with a token is never wider."""
+"""Token scopes: a scope only narrows the permissions of the owner, and a token never creates a wider one."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ SCOPES = st.builds(
 )
 
 
-# ---- the rule itself
+# ---- the scope
 
 
 @given(SCOPES, SCOPES, st.sampled_from(SCOPE_COMMANDS), PLACES)
@@ -74,7 +74,7 @@ def test_an_empty_name_asks_for_all(place: tuple[str, str], covered: bool) -> No
     assert is_covered(place, {("east", "a")}) is covered
 
 
-# ---- what the rule decides
+# ---- decisions
 
 
 def reason(user: User, command: Command, scope: Scope, namespace: str = "team-a") -> str:
@@ -135,7 +135,7 @@ def test_the_sentence_names_what_the_token_lacks(make_person: MakePerson) -> Non
     ]
 
 
-# ---- made by the API
+# ---- the API
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""Tokens: shown once, found by their digest, of use until they expire, are revoked or their owner may not sign in."""
+"""Tokens: shown once, found by digest, valid until they expire, are revoked or their owner is deactivated."""
 
 from dataclasses import replace
 from datetime import timedelta
@@ -12,7 +12,8 @@ from pytest_django.fixtures import Settings
 
 from rollouts.accounts.tokens import digest_of
 from rollouts.models import ApiToken, AuditEntry, User
-from rollouts.services.accounts import MAX_TOKENS, account_ensure_first
+from rollouts.services.first_account import account_ensure_first
+from rollouts.services.tokens import MAX_TOKENS
 from tests.accounts.conftest import MakePerson, bearing, give_token
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db, pytest.mark.usefixtures("redis")]
@@ -26,7 +27,7 @@ def ana(make_person: MakePerson) -> User:
 
 
 def answers(text: str) -> int:
-    """How the API answers somebody who shows this."""
+    """Return how the API answers a request with this token."""
     return bearing(text).get("/api/v1/me/").status_code
 
 
@@ -174,7 +175,7 @@ def test_a_revoked_token_opens_nothing_and_stays_in_the_list(ana: User) -> None:
 
 
 def make_with(text: str, name: str = "made with another") -> str:
-    """Make a token with a token, and return its text."""
+    """Create a token by the API with another token, and return its text."""
     response = bearing(text).post("/api/v1/tokens/", {"name": name}, JSON)
     made: str = response.json()["token"]
     return made

@@ -1,4 +1,4 @@
-"""People who come to the admin site, and tables that are full."""
+"""Accounts for the admin site, and filled tables."""
 
 from collections.abc import Callable
 from typing import Any
@@ -38,7 +38,7 @@ def sign_in(db: None, redis: Redis) -> SignIn:
 
 @pytest.fixture
 def ada(sign_in: SignIn) -> Client:
-    """Somebody of the role admin."""
+    """An account with the role admin."""
     return sign_in()
 
 

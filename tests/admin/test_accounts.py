@@ -1,4 +1,4 @@
-"""Accounts in the admin site: every change is on record, nobody locks themselves out, superusers are left alone."""
+"""Accounts in the admin site: every change is recorded, no account locks itself out, superusers are protected."""
 
 from typing import Any
 

@@ -31,7 +31,7 @@ def server() -> Iterator[ApiServer]:
 
 @pytest.fixture
 def ada(db: None, redis: Redis) -> Caller:
-    """Somebody who may."""
+    """An account with the permission."""
     return make_caller("ada", "admin")
 
 

@@ -1,4 +1,4 @@
-"""The lists of the admin site: who may see them, that they do not slow down as they grow, and what they never show."""
+"""The lists of the admin site: their permissions, their constant number of queries, and what they never show."""
 
 import pytest
 from django.db import connection

@@ -1,4 +1,4 @@
-"""Pod Security levels in the admin site: who sets them, that it is on record, and that they count."""
+"""Pod Security levels in the admin site: the permission to set them, the audit, and their effect."""
 
 import pytest
 from django.contrib.auth.models import Permission

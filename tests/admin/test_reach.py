@@ -1,4 +1,4 @@
-"""Nobody changes an account or a group that has, or would get, more than they have themselves: a matrix.
+"""No account changes an account or a group that has, or would get, more than it has itself: a matrix.
 
 The actors may all change accounts; they differ in what else they may. Each tries every change on every account.
 """
@@ -176,7 +176,7 @@ def test_nobody_grants_themselves_what_they_lack(sign_in: SignIn, place: tuple[s
     client = _enter(sign_in, "managing operator")
     acct = User.objects.get(username="acct")
     answer = client.post(f"/admin/rollouts/user/{acct.pk}/change/", _user_form("acct", grants=[place]))
-    assert "You lack a grant for" in answer.content.decode()
+    assert "your own account lacks: a grant for" in answer.content.decode()
     assert _granted(acct) == ["sandbox/team-a"]
 
 
@@ -241,7 +241,7 @@ def test_nobody_makes_their_own_group_give_more(sign_in: SignIn) -> None:
     before = _gives(group)
     form = _group_form(group, "view_workload", "change_account", "command_anywhere", "scale_workload")
     answer = client.post(f"/admin/auth/group/{group.pk}/change/", form)
-    assert "You lack scale_workload, command_anywhere" in answer.content.decode()
+    assert "your own account lacks: scale_workload, command_anywhere" in answer.content.decode()
     assert _gives(group) == before
 
 

@@ -32,7 +32,7 @@ class Answer:
 
 @dataclass(slots=True)
 class Api:
-    """Somebody with a token."""
+    """A caller with a token."""
 
     token: str
     client: Client = field(default_factory=lambda: Client(raise_request_exception=False))

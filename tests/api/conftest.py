@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 from pytest_django import DjangoDbBlocker
 
+from tests.accounts import conftest as accounts
 from tests.api.scene import Scene, make_scene, running_sandbox
 from tests.project.running import Product, product
+
+make_person = accounts.make_person
 
 ADMIN_PASSWORD = "correct horse battery"
 ADMIN_TOKEN = "grove_only-for-the-tests-0123456789"

@@ -1,4 +1,4 @@
-"""Which endpoints the API really has: read from the URL configuration, not from a list that somebody keeps.
+"""The endpoints of the API, read from the URL configuration and not from a list by hand.
 
 A route reads as in the OpenAPI description, relative to /api/v1/: `workloads/{cluster}/{namespace}/{name}/`.
 """

@@ -66,7 +66,7 @@ class Scene:
         return f"{CLUSTER}/{NAMESPACE}/{NAME}"
 
     def observe(self) -> None:
-        """List what there is into the mirror."""
+        """List the objects of the cluster into the mirror."""
         observe(self.cluster, self.row)
         mirror.store(self.row, NODES, self.cluster.list(NODES).items)
 
@@ -133,7 +133,7 @@ class Scene:
         return [pod for pod in leaving if pod["spec"].get("nodeName") in self.lost_nodes]
 
     def lose_pod(self) -> Obj:
-        """Delete one more pod whose node is gone, so that nobody says that it has ended; return it."""
+        """Delete another pod whose node is gone, so that it stays terminating; return it."""
         pod = self.add_surge()
         node = pod["spec"]["nodeName"]
         condition = {"type": "Ready", "status": "False", "reason": "Told"}
@@ -144,7 +144,7 @@ class Scene:
         return pod
 
     def change_image(self, image: str) -> None:
-        """Change the template of the first clique, as somebody with kubectl."""
+        """Change the template of the first clique, as kubectl does."""
         path = "/spec/template/cliques/0/spec/podSpec/containers/0/image"
         operation = {"op": "replace", "path": path, "value": image}
         self.cluster.patch_json(PODCLIQUESETS, NAME, [operation], namespace=NAMESPACE)

@@ -1,4 +1,4 @@
-"""Commands by HTTP: what they answer, on what they depend, and that a repeated one is carried out once."""
+"""Commands by HTTP: their answers, their preconditions, and that a repeated command runs once."""
 
 import json
 from datetime import timedelta
@@ -24,7 +24,7 @@ _numbers = iter(range(10, 10_000))
 
 @pytest.fixture
 def api(scene: Scene) -> Api:
-    """Somebody who may do everything, and a workload for it."""
+    """An administrator, and a workload."""
     return make_api()
 
 

@@ -35,7 +35,7 @@ EACH = pytest.mark.parametrize(("method", "path"), COMMANDS, ids=[path for _, pa
 
 @pytest.fixture
 def api(scene: Scene) -> Api:
-    """Somebody who may do everything."""
+    """An administrator."""
     return make_api()
 
 

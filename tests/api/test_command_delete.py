@@ -1,4 +1,4 @@
-"""A workload deleted by HTTP: what is answered, on what it depends, and that a repeated command is carried out once."""
+"""Deleting a workload by HTTP: the answer, the preconditions, and that a repeated command runs once."""
 
 import pytest
 
@@ -15,7 +15,7 @@ PATH = f"/api/v1/workloads/{CLUSTER}/{NAMESPACE}/{SPARE}/"
 
 @pytest.fixture
 def api(scene: Scene) -> Api:
-    """Somebody who may do everything, and a workload beside the other one."""
+    """An administrator, and a second workload."""
     if not is_there(scene):
         stored = scene.stored()
         metadata = {"name": SPARE, "namespace": NAMESPACE}

@@ -12,7 +12,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def api(scene: Scene) -> Api:
-    """Somebody who may do everything, and a workload with outdated pods."""
+    """An administrator, and a workload with outdated pods."""
     return make_api()
 
 

@@ -22,7 +22,7 @@ ROLLING = {
 
 @pytest.fixture
 def api(scene: Scene) -> Api:
-    """Somebody who may do everything, and a workload under OnDelete whose frontend is outdated."""
+    """An administrator, and a workload under OnDelete whose frontend is outdated."""
     return make_api()
 
 

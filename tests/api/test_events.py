@@ -17,12 +17,12 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def api(scene: Scene) -> Api:
-    """Somebody who may do everything, and a workload that something is told of."""
+    """An administrator, and a workload with Events."""
     return make_api()
 
 
 def tell_many(scene: Scene, number: int) -> list[str]:
-    """Have something told of a pod, each a second before the last; return the reasons."""
+    """Create Events of a pod, each a second before the last; return the reasons."""
     reasons = [f"Told{token_hex(4)}" for _ in range(number)]
     for seconds, reason in enumerate(reasons):
         scene.tell(scene.pods()[0], reason, f"said {seconds}", seconds_ago=seconds)
@@ -98,7 +98,7 @@ def test_what_may_be_secret_is_hidden_in_their_words(api: Api, scene: Scene) -> 
 
 
 def is_told_as_problem(api: Api) -> str:
-    """Return the sentence that stands for Events that nobody can read."""
+    """Return the sentence in place of Events that cannot be read."""
     answer = api.call("GET", "events/")
     assert answer.status == 200, answer.body
     assert (answer.body["count"], answer.body["results"], answer.body["next"]) == (0, [], None)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def api(scene: Scene) -> Api:
-    """Somebody who may do everything, and a workload with pods."""
+    """An administrator, and a workload with pods."""
     return make_api()
 
 

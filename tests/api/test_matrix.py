@@ -1,4 +1,4 @@
-"""Who may do what: every endpoint that the URL configuration has, by everybody.
+"""Permissions: every endpoint of the URL configuration, called by every kind of account.
 
 For each row all actors send the same request to the same workload, those who are refused first: what is allowed and
 what is refused share their set-up. A refusal changes nothing, neither in the cluster nor in the database, and stands in

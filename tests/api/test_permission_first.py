@@ -1,4 +1,4 @@
-"""Permission and grant are asked for before a body is parsed: whoever may not command costs nothing."""
+"""Permission and grant are checked before a body is parsed, so a refused command costs little."""
 
 from datetime import timedelta
 from typing import Any

@@ -51,7 +51,7 @@ class House:
     said_to_viewer: dict[str, str] = field(default_factory=dict)
 
     def visitor(self, token: str = "") -> Visitor:
-        """Somebody who comes in."""
+        """A caller."""
         return Visitor(self.product.url, token)
 
     def hear(self, what: str, answer: Answer) -> Answer:
@@ -221,7 +221,7 @@ class _Known(dict[str, str]):
 
 
 def _read_as_viewer(house: House) -> None:
-    """Read the same as somebody with the role viewer and no grant."""
+    """Read the same as an account with the role viewer and no grant."""
     said, house.said = house.said, {}
     token, password = house.planted.at("token of the viewer"), house.planted.at("password of the viewer")
     _run(house, "shell", "-c", _MAKE_VIEWER.format(token=token, password=password))
@@ -317,7 +317,7 @@ def test_what_is_hidden_is_still_in_the_cluster(lived_in: House) -> None:
 
 
 def _leaks(planted: Planted, texts: dict[str, str]) -> dict[str, list[str]]:
-    """Return what was shown to whoever may apply, of what something tells to be a secret."""
+    """Return the planted secrets that an account that may apply could read, although masking can find them."""
     found = {
         what: [one for one in planted.found_in(text) if not one.startswith(HARMLESS)] for what, text in texts.items()
     }

@@ -20,7 +20,7 @@ BROKEN = {"images": [{"clique": name, "image": "example:broken"} for name in ("f
 
 @pytest.fixture
 def api(scene: Scene) -> Api:
-    """Somebody who may do everything, and a workload with surge at two levels that never becomes Ready."""
+    """An administrator, and a workload with surge at two levels that never becomes Ready."""
     api = make_api()
     assert api.call("PATCH", "strategy/", STRATEGY).status == 200
     assert api.post("images/", BROKEN).status == 200
@@ -34,12 +34,12 @@ def has_nodes(unit: dict[str, Any]) -> bool:
 
 
 def on_record() -> list[str]:
-    """Return what came of the deletions that are on record."""
+    """Return the results of the recorded deletions."""
     return [entry.result for entry in AuditEntry.objects.filter(command="delete_any_pods").order_by("id")]
 
 
 def units(api: Api) -> list[dict[str, Any]]:
-    """Return the surge as it is listed."""
+    """Return the listed surge."""
     answer = api.call("GET", "surge/")
     assert answer.status == 200, answer.body
     found: list[dict[str, Any]] = answer.body["results"]

@@ -1,7 +1,7 @@
-"""An import contract of our own: a package that needs nothing but Python's standard library.
+"""An import contract of our own: a package imports only Python's standard library.
 
-The linter's built-in contracts forbid packages by name; this one allows by name, so that a library nobody thought of
-is refused too.
+The built-in contracts of the linter forbid packages by name; this one allows packages by name, so it also refuses
+libraries that it does not know.
 """
 
 import sys
@@ -11,7 +11,7 @@ from importlinter import Contract, ContractCheck, fields, output
 
 
 class StandardLibraryOnlyContract(Contract):
-    """The package imports itself and the standard library, nothing else."""
+    """The package imports only itself and the standard library."""
 
     package = fields.StringField()
 

@@ -58,7 +58,7 @@ def test_the_contracts_hold(copy: Path) -> None:
         ),
         ("rollouts/models/planted.py", "import rollouts.services", "A lower layer does not import a higher one"),
         (
-            "rollouts/services/accounts.py",
+            "rollouts/services/tokens.py",
             "import rollouts.web.page_layout",
             "A lower layer does not import a higher one",
         ),

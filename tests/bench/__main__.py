@@ -1,7 +1,7 @@
 """`make bench`: figures of the foundation and of the controller, measured in one run on one machine.
 
-Machines differ and are noisy, so what counts are the ratios: the sandbox beside a real kube-apiserver doing the same
-work, the adapter beside the model classes of the kubernetes package reading the same list. Nothing is asserted.
+Machines differ and are noisy, so compare the ratios: the sandbox beside a real kube-apiserver that does the same work,
+the adapter beside the model classes of the kubernetes package that read the same list. Asserts nothing.
 """
 
 import contextlib
@@ -95,7 +95,7 @@ def _list_as_models(path: Path) -> Any:
 
 
 def _wait_until_ready(cluster: ClusterClient) -> None:
-    """Wait until every pod is Ready and say how long that was from the first creation."""
+    """Wait until every pod is Ready; return the seconds since the first creation."""
     pods: Sequence[Obj] = ()
     while not pods or not all(_is_ready(pod) for pod in pods):
         time.sleep(0.5)

@@ -1,13 +1,13 @@
-"""What strangers and a greedy account can do to others: `python -m tests.bench.abuse [words of an attack]`.
+"""What unauthenticated clients and one account can do to others: `python -m tests.bench.abuse [words of an attack]`.
 
 Asserts nothing.
 
-The product runs as with `make run`, on loopback. First somebody asks for a page of the API over and over while nothing
-else happens; then the same while bodies of 200 MB are sent, while 1,000 connections are silent or send unfinished
-headers and bodies of a few bytes, while as many send headers as large as may be, while as many ask for much and read
-nothing of it, and while one account opens 300 streams. Beside each stand the memory of the web process before, at most
-and after, the processor time that it spent, in seconds a second, and the median latency, also as a ratio to the quiet
-one of the same run. Each attack ends by itself after SECONDS.
+The product runs as with `make run`, on loopback. First a client requests a page of the API repeatedly without load;
+then again while bodies of 200 MB are sent, while 1,000 connections are silent or send unfinished headers and bodies of
+a few bytes, while as many send headers of the maximum size, while as many request much and read nothing, and while one
+account opens 300 streams. Each row has the memory of the web process before, at most and after, its processor time in
+seconds a second, and the median latency, also as a ratio to the one without load in the same run. Each attack ends
+after SECONDS.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from tests.browser.conftest import PASSWORD
 from tests.project.running import Product, product
 
 SECONDS: Final = 20.0
-BODIES: Final = 8  # at once; each begins anew when it is refused
+BODIES: Final = 8  # at once; each starts again when it is rejected
 BODY: Final = 200_000_000
 CONNECTIONS: Final = 1_000
 STREAMS: Final = 300
@@ -37,19 +37,19 @@ TOKEN: Final = "grove_only-for-the-bench-0123456789"
 _PIECE: Final = b"x" * 65536
 _ASKED: Final = "/api/v1/workloads/"
 _SECONDS_BETWEEN: Final = 0.05
-_SECONDS_AFTER: Final = 3.0  # until what was held is let go
-_FILE: Final = "/static/admin/js/vendor/jquery/jquery.js"  # the largest that anybody may have
+_SECONDS_AFTER: Final = 3.0  # until held resources are released
+_FILE: Final = "/static/admin/js/vendor/jquery/jquery.js"  # the maximum
 _ANSWERS: Final = 16  # asked for at once
 _SECONDS_UNREAD: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """How others were served, and what the web process weighed."""
+    """The latency of other clients, and the memory and processor time of the web process."""
 
     latencies: tuple[float, ...]
     before: float  # megabytes
-    megabytes: float  # the most that was seen
+    megabytes: float  # the maximum
     after: float
     processor: float  # seconds that the web process spent in a second
     counts: Counter[str]
@@ -103,7 +103,7 @@ def _report(what: str, measured: Measured, quiet: Measured) -> None:
 
 
 async def _measure(port: int, pid: int, cookie: str, attack: Attack | None) -> Measured:
-    """Ask like anybody else while an attack goes on, or while there is none."""
+    """Send normal requests during an attack, or without one."""
     counts: Counter[str] = Counter()
     before = weigh_process(pid)
     processes = multiprocessing.get_context("spawn")
@@ -111,7 +111,7 @@ async def _measure(port: int, pid: int, cookie: str, attack: Attack | None) -> M
     attacker = processes.Process(target=_attack, args=(attack, port, told)) if attack else None
     if attacker:
         attacker.start()
-        await asyncio.to_thread(told.get)  # it begins now
+        await asyncio.to_thread(told.get)  # the attack begins
     begins, spent = time.monotonic(), _processor_seconds(pid)
     ends = begins + SECONDS
     latencies, heaviest = [], before
@@ -141,7 +141,7 @@ def _processor_seconds(pid: int) -> float:
 
 
 def _attack(attack: Attack, port: int, told: Any) -> None:
-    """Attack from a process of its own, with the processor that others leave."""
+    """Attack from a process of its own, with low priority."""
     os.nice(10)
     counts: Counter[str] = Counter()
 
@@ -156,7 +156,7 @@ def _attack(attack: Attack, port: int, told: Any) -> None:
 
 
 async def _send_bodies(port: int, counts: Counter[str]) -> None:
-    """Send large bodies, as fast as they are taken."""
+    """Send large bodies, as fast as the server reads them."""
 
     async def send_on(number: int) -> None:
         while True:
@@ -182,7 +182,7 @@ async def _send_body(port: int, *, is_chunked: bool) -> str:
 
 
 async def _hold_connections(port: int, counts: Counter[str]) -> None:
-    """Keep connections that are silent, or send unfinished headers or bodies; one that is closed is opened again."""
+    """Hold connections that are silent, or send unfinished headers or bodies; reopen closed ones."""
     beginnings = (
         b"",
         b"GET / HTTP/1.1\r\nHost: x\r\nX-Unfinished: ",
@@ -192,7 +192,7 @@ async def _hold_connections(port: int, counts: Counter[str]) -> None:
 
 
 async def _hold_full_headers(port: int, counts: Counter[str]) -> None:
-    """The same with as much as may be: one header, many, or many and a piece of a body."""
+    """Do the same with the maximum size: one header, many, or many and part of a body."""
     many = b"".join(b"X-%d: %b\r\n" % (number, _PIECE[:600]) for number in range(90))
     beginnings = (
         b"GET / HTTP/1.1\r\nHost: x\r\nX-Unfinished: " + _PIECE[:60_000],
@@ -220,7 +220,7 @@ async def _hold_all(port: int, counts: Counter[str], beginnings: Sequence[bytes]
 
 
 async def _leave_answers(port: int, counts: Counter[str]) -> None:
-    """Ask for more than the buffers of sockets take, read almost nothing of it, and begin anew after a while."""
+    """Request more than socket buffers hold, read almost nothing of it, and start again after a while."""
     asked = f"GET {_FILE} HTTP/1.1\r\nHost: localhost:{port}\r\n\r\n".encode() * _ANSWERS
 
     async def leave() -> None:
@@ -236,7 +236,7 @@ async def _leave_answers(port: int, counts: Counter[str]) -> None:
 
 
 async def _open_streams(port: int, counts: Counter[str]) -> None:
-    """Open as many feeds as there are to be had."""
+    """Open as many feeds as the server allows."""
 
     async def watch() -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -1,9 +1,9 @@
 """How long the API takes to read: run `python -m tests.bench.api`. Prints figures, asserts nothing.
 
-Server time in process, in time on the processor, from the request to the rendered answer, without the network; the best
-of several runs, as the rest measures what else the machine was doing. Beside each stands the time to read the same rows
-through Django's models, so that the ratio can be compared between machines. The database is the one of `DATABASE_URL`,
-else SQLite; what PostgreSQL does itself is not counted.
+Processor time in this process, from the request to the rendered response, without the network; the best of several
+runs, as slower ones measure the other load of the machine. Beside each is the time to read the same rows through
+Django's models, so that the ratio can be compared between machines. The database is the one of `DATABASE_URL`, else
+SQLite; the time of PostgreSQL itself is not counted.
 """
 
 import sys
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def measure() -> Iterator[tuple[str, str]]:
-    """Yield what was measured and the figure."""
+    """Yield the name of each measurement and its figure."""
     from django.db import connection
     from django.test import Client
 
@@ -71,7 +71,7 @@ def _succeeded(answer: Any) -> Any:
 
 
 def _viewer_megabytes() -> float:
-    """Return what it takes to keep for each of many viewers as many different changes as are kept at most."""
+    """Return the megabytes to keep the maximum number of changes for each of many viewers, all different."""
     from rollouts.api.feed import FeedFilter
     from rollouts.live.change_feed import Change
     from rollouts.live.hub import MAX_PENDING, FeedSubscriber

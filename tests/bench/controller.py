@@ -1,4 +1,4 @@
-"""Figures of the controller on a real kube-apiserver, each beside what it can be compared with in the same run.
+"""Figures of the controller on a real kube-apiserver, each beside a reference from the same run.
 
     a pod at a time    30 pods that take 100 ms to become Ready, replaced one after the other: with no controller at all
                        (delete, create, Ready: the floor of this machine), by the StatefulSet controller, by ours
@@ -6,7 +6,7 @@
     one pass           over those 1,000 pods when nothing is to be done
     memory             of each process with 10,000 pods in the mirror
 
-Scheduler and kubelets are the tests' stand-in in all cases, so what differs is the controller.
+All cases use the tests' stand-in for scheduler and kubelets, so only the controller differs.
 """
 
 import contextlib
@@ -81,7 +81,7 @@ def measure_controller(report: Report) -> None:
 
 
 def measure_floor(cluster: ClusterClient) -> float:
-    """Replace pods one after the other as fast as the API goes: the seconds each takes, on the average."""
+    """Replace pods one after the other as fast as the API allows; return the mean seconds of each."""
     with listening(cluster, "app=floor") as ready:
         cluster.create(PODS, _lone_pod(0))
         _wait_for(ready, "floor-0")
@@ -96,7 +96,7 @@ def measure_floor(cluster: ClusterClient) -> float:
 
 
 def measure_statefulset(cluster: ClusterClient) -> float:
-    """Roll a StatefulSet: the seconds for each of its pods."""
+    """Roll a StatefulSet; return the seconds for each of its pods."""
     template = {"metadata": _pod_metadata("stateful"), "spec": _pod_spec("v1")}
     spec = {
         "replicas": PODS_IN_A_ROW,
@@ -124,7 +124,7 @@ def _is_rolled(obj: Obj, generation: int) -> bool:
 
 
 def measure_rollout(cluster: ClusterClient) -> float:
-    """Roll a set with one clique, one pod at a time: the seconds for each of its pods."""
+    """Roll a set with one clique, one pod at a time; return the seconds for each of its pods."""
     clique = {
         "name": "c",
         "annotations": {READY_SECONDS_ANNOTATION: str(READY_SECONDS)},
@@ -148,7 +148,7 @@ def measure_rollout(cluster: ClusterClient) -> float:
 
 
 def measure_creation(cluster: ClusterClient) -> float:
-    """Create Grove's set of 500 replicas with 2 pods each: the seconds until all are Ready."""
+    """Create Grove's set of 500 replicas with 2 pods each; return the seconds until all are Ready."""
     spec = load(next(path for path in GROVE if path.stem == "scale-test-1000"))["spec"]
     ready: set[str] = set()
     with listening(cluster, f"{names.PART_OF}=thousand") as names_of_ready:
@@ -173,7 +173,7 @@ def report_passes(controller: Controller, report: Report) -> None:
 
 
 def report_memory(cluster: ClusterClient, controller: Controller, report: Report) -> None:
-    """Fill the mirror, start the watcher anew, and weigh every process."""
+    """Fill the mirror, restart the watcher, and measure the memory of every process."""
     with ThreadPoolExecutor(WRITERS) as pool:
         for _ in pool.map(lambda number: cluster.create(PODS, _mirrored_pod(number)), range(MIRRORED - 1000)):
             pass
@@ -238,7 +238,7 @@ def _wait_until_ready(cluster: ClusterClient, name: str, number: int) -> None:
 
 @contextlib.contextmanager
 def listening(cluster: ClusterClient, labels: str) -> Iterator["queue.SimpleQueue[str]"]:
-    """Give the names of pods as they become Ready."""
+    """Yield the names of pods as they become Ready."""
     heard: queue.SimpleQueue[str] = queue.SimpleQueue()
     watch = Watch(cluster, PODS, namespace=NAMESPACE, labels=labels)
 
@@ -253,7 +253,7 @@ def listening(cluster: ClusterClient, labels: str) -> Iterator["queue.SimpleQueu
 
 @contextlib.contextmanager
 def following(cluster: ClusterClient, resource: Resource, name: str) -> Iterator["queue.SimpleQueue[Obj]"]:
-    """Give the states of one object as they come."""
+    """Yield the versions of one object."""
     heard: queue.SimpleQueue[Obj] = queue.SimpleQueue()
     watch = Watch(cluster, resource, namespace=NAMESPACE, fields=f"metadata.name={name}")
 
@@ -268,7 +268,7 @@ def following(cluster: ClusterClient, resource: Resource, name: str) -> Iterator
 
 @contextlib.contextmanager
 def in_background(listen: Callable[[], None], watch: Watch) -> Iterator[None]:
-    """Listen in a thread of its own."""
+    """Watch in a thread of its own."""
     thread = threading.Thread(target=listen, daemon=True)
     thread.start()
     try:
@@ -289,5 +289,5 @@ def _until(states: "queue.SimpleQueue[Obj]", true: Callable[[Obj], bool]) -> Non
 
 
 def median_ms(seconds: list[float]) -> str:
-    """Write the middle one of some times."""
+    """Render the median of some times."""
     return f"{statistics.median(seconds) * 1000:8.1f} ms"

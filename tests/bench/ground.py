@@ -13,7 +13,7 @@ from tests.redis_process import running_redis
 
 @contextlib.contextmanager
 def empty_installation() -> Iterator[None]:
-    """Set Django up on empty ground; everything is gone afterwards."""
+    """Set Django up on an empty installation; remove it afterwards."""
     with (
         tempfile.TemporaryDirectory() as folder,
         running_redis(Path(folder) / "r.sock", Path(folder) / "redis") as redis,

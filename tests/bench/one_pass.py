@@ -1,6 +1,6 @@
 """`python -m tests.bench.one_pass <key>`: the time of one pass over a workload, in a process like a worker's.
 
-Run by `tests.bench.controller` in the environment of a running controller. Prints one figure a line.
+`tests.bench.controller` runs it in the environment of a running controller. Prints one figure a line.
 """
 
 import os

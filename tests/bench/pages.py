@@ -1,8 +1,8 @@
 """How long the pages take: run `python -m tests.bench.pages`. Prints figures, asserts nothing.
 
-Server time in process, in time on the processor, from the request to the rendered page, without the network; the best
-of several runs, as the rest measures what else the machine was doing. Beside them what it costs to bring a change to
-many who have the list open: one rendering, and a piece of a stream for each.
+Processor time in this process, from the request to the rendered page, without the network; the best of several runs, as
+slower ones measure the other load of the machine. Also the cost of sending a change to many viewers of the list: one
+rendering, and one event on the stream of each.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from tests.mirror.bench import best
 ROWS = 1000
 VIEWERS = 200
 CHANGES = 5
-SIGN_OF_LIFE = 200  # bytes; a piece that brings a part is longer
+SIGN_OF_LIFE = 200  # bytes; an event with a part is longer
 PAGES = (
     (f"list, a page of {ROWS:,} workloads", "/"),
     (f"list, searched, of {ROWS:,} workloads", "/?search=w-0"),
@@ -39,7 +39,7 @@ def main() -> None:
 
 
 def measure() -> Iterator[tuple[str, str]]:
-    """Yield what was measured and the figure."""
+    """Yield the name of each measurement and its figure."""
     from django.test import Client
 
     from rollouts.models import User
@@ -66,7 +66,7 @@ def _open_list(client: Any) -> Any:
 
 
 async def _bring(row: Any, answers: Sequence[Any]) -> float:
-    """Return the seconds of processor from a workload being added to the last viewer having it; the best of several."""
+    """Return the processor seconds from the creation of a workload until the last viewer has it; the best run."""
     from rollouts.live import change_feed
     from rollouts.live.change_feed import Change
     from rollouts.runtime.connections import redis_client
@@ -86,7 +86,7 @@ async def _bring(row: Any, answers: Sequence[Any]) -> float:
     await wait_for_more_than([0] * len(answers))
     figures = []
     for number in range(CHANGES):
-        await asyncio.sleep(1)  # whoever has just been written to is left alone for a moment
+        await asyncio.sleep(1)  # a viewer gets no second event within a moment
         before, began = [*received], time.process_time()
         await asyncio.to_thread(_store, row, fleet.podcliqueset(f"new-{number}"))
         change_feed.publish(redis_client(), [Change("sandbox", "workload", f"sandbox/default/new-{number}")])

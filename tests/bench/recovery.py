@@ -1,10 +1,10 @@
 """How long a rollout stands still when something breaks: `python -m tests.bench.recovery [row …]`. Asserts nothing.
 
-The product runs as with `make run`, on a data folder and a sandbox of its own. In each row 12 pods are replaced one
-at a time, and one thing happens a few seconds in. What counts is the longest time in which no pod was created, deleted
-or became Ready, and when the rollout was complete; the rows without a disturbance, one at the start and one at the end,
-say what this machine can do just then. "In a pass" means that the process was frozen first and that the queue then said
-that it had the workload. Rows with two workers start another one beside that of the product.
+The product runs as with `make run`, on a data folder and a sandbox of its own. In each row 12 pods are replaced one at
+a time, and one fault happens after a few seconds. A row shows the longest time in which no pod was created, deleted or
+became Ready, and when the rollout was complete; the rows without a fault, one at the start and one at the end, are the
+reference for this machine. "In a pass" means that the process was frozen while the queue showed that it had the
+workload. Rows with two workers start another one beside that of the product.
 """
 
 import contextlib
@@ -36,8 +36,8 @@ from tests.scenarios.scene import is_leaving, is_ready
 
 PODS_IN_A_ROW = 12
 READY_SECONDS = 1.0
-SECONDS_BEFORE = 4.0  # from the change to what happens
-SECONDS_OF_IT = 15.0  # how long a state is held that somebody must end
+SECONDS_BEFORE = 4.0  # from the change to the fault
+SECONDS_OF_IT = 15.0  # how long a fault lasts that does not end by itself
 SECONDS_TO_END = 300.0
 NAMESPACE, NAME = "default", "recovery"
 KEY = f"sandbox/{NAMESPACE}/{NAME}"
@@ -48,7 +48,7 @@ PATIENCE = RetryPolicy(deadline=60.0)
 
 @dataclass
 class Ground:
-    """A running product with the workload that rolls."""
+    """A running product with the workload that is updated."""
 
     running: Product
     cluster: ClusterClient
@@ -87,7 +87,7 @@ class Ground:
         self.others.clear()
 
     def catch_in_a_pass(self) -> int:
-        """Freeze the process that has the workload in its hands."""
+        """Freeze the process that works on the workload."""
         deadline = time.monotonic() + SECONDS_TO_END
         while time.monotonic() < deadline:
             claim = self.redis.hget(CLAIMS, KEY)
@@ -107,7 +107,7 @@ class Ground:
 
 
 def kill(program: str) -> Callable[[Ground], None]:
-    """Return what kills a program with everything that it started."""
+    """Return a function that kills a program with its children."""
 
     def happen(ground: Ground) -> None:
         _signal(ground.pids(program), signal.SIGKILL)
@@ -217,7 +217,7 @@ ROWS = {
 
 
 def main() -> None:
-    """Measure the rows that are asked for, or all, and print them as a table."""
+    """Measure the chosen rows, or all, and print them as a table."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")
     wanted = sys.argv[1:] or list(ROWS)
     with _ground() as ground:
@@ -228,7 +228,7 @@ def main() -> None:
 
 
 def _measure(ground: Ground, row: Row) -> tuple[float, float]:
-    """Roll the workload with what happens in the row; return the longest standstill and the duration."""
+    """Roll the workload with the fault of the row; return the longest standstill and the duration."""
     for _ in range(row.workers - 1):
         ground.add_worker()
     try:
@@ -252,7 +252,7 @@ def _happen_later(ground: Ground, happen: Callable[[Ground], None]) -> None:
 
 
 def _follow(heard: "queue.SimpleQueue[tuple[float, Obj | None]]", image: str, started: float) -> list[float]:
-    """Return when something moved, until all pods are Ready with the image."""
+    """Return the times of all changes, until all pods are Ready with the image."""
     moments, current = [started], set[str]()
     while len(current) < PODS_IN_A_ROW:
         at, pod = heard.get(timeout=SECONDS_TO_END)
@@ -264,7 +264,7 @@ def _follow(heard: "queue.SimpleQueue[tuple[float, Obj | None]]", image: str, st
 
 @contextlib.contextmanager
 def _listening(cluster: ClusterClient) -> Iterator["queue.SimpleQueue[tuple[float, Obj | None]]"]:
-    """Give every step of the workload's pods with its time: created, Ready, leaving, gone."""
+    """Yield every step of the workload's pods with its time: created, Ready, terminating, removed."""
     heard: queue.SimpleQueue[tuple[float, Obj | None]] = queue.SimpleQueue()
     watch = Watch(cluster, PODS, namespace=NAMESPACE, labels=f"{names.PART_OF}={NAME}")
     known: dict[str, tuple[bool, bool]] = {}
@@ -284,7 +284,7 @@ def _listening(cluster: ClusterClient) -> Iterator["queue.SimpleQueue[tuple[floa
 
 
 def _settle(ground: Ground) -> None:
-    """Wait until the product is as before: ready, and the rollout known to be over."""
+    """Wait until the product is ready again and shows the rollout as ended."""
 
     def is_well() -> bool:
         try:

@@ -1,4 +1,4 @@
-"""A real browser among many viewers: when does its screen show what changed? For `tests.bench.viewers --browser`."""
+"""A real browser among many viewers: when its screen shows a change. For `tests.bench.viewers --browser`."""
 
 import contextlib
 import time
@@ -11,7 +11,7 @@ from playwright.async_api import async_playwright
 
 from tests.browser.conftest import FLAGS, PATIENCE, chromium_path
 
-# The frame after a part was put in place: by then it is drawn.
+# The frame after a part was replaced: by then it is drawn.
 _NOTE: Final = """() => {
   window.groveLooksFor = []
   window.groveSeen = {}
@@ -27,16 +27,16 @@ _NOTE: Final = """() => {
 
 @dataclass(frozen=True, slots=True)
 class Screen:
-    """A page that notes when pods are not shown as ready any more."""
+    """A page that records when it no longer shows pods as ready."""
 
     page: Any
 
     async def look_for(self, pod: str) -> None:
-        """Note when this pod is not ready."""
+        """Record when the page shows this pod as not ready."""
         await self.page.evaluate("name => window.groveLooksFor.push(name)", pod)
 
     async def tell(self) -> Mapping[str, float]:
-        """Return when each pod was seen, by the monotonic clock."""
+        """Return when the page showed each pod, by the monotonic clock."""
         seen = await self.page.evaluate("() => window.groveSeen")
         return {name: at - time.time() + time.monotonic() for name, at in seen.items()}
 

@@ -1,15 +1,15 @@
-"""Many who watch while a workload of a thousand pods rolls: `python -m tests.bench.viewers [viewers] [--browser]`.
+"""Many viewers while a workload of a thousand pods is updated: `python -m tests.bench.viewers [viewers] [--browser]`.
 
 Asserts nothing.
 
-The product runs as with `make run`, with a sandbox that has room. Each viewer does what live-updates.js does: says what
-its page shows, is brought it by the stream, and fetches what it is told to; every fourth has the page of the large
-workload open, the others the list. Meanwhile small workloads are added and pods of the large one deleted; what counts
-is how long it takes until each viewer has them in their list or sees it in their picture. Everything runs on one
-machine, and the viewers on its processors too, so what each program spends is told beside, and what the web process
-weighs as time goes on. So is when the change feed told of a change: until then it is the time of the controller, from
-then on that of the pages. With `--browser` one more viewer is a Chromium with the page of the large workload, and what
-counts is when its screen shows it.
+The product runs as with `make run`, with a sandbox that has enough nodes. Each viewer does what live-updates.js does:
+sends what its page shows, receives updates from the stream, and fetches what the stream names; every fourth has the
+page of the large workload open, the others the list. Meanwhile small workloads are created and pods of the large one
+deleted; the benchmark measures how long it takes until each viewer has the change in its list or pod grid. Everything,
+viewers included, runs on one machine, so it also prints the processor time of each program, the memory of the web
+process over time, and when the change feed had a change: before that it is the time of the controller, after it the
+time of the pages. With `--browser` one more viewer is a Chromium with the page of the large workload, and the measure
+is when its screen shows the change.
 """
 
 import asyncio
@@ -44,7 +44,7 @@ SESSIONS: Final = 8
 PROBES: Final = 10
 SECONDS_BETWEEN: Final = 5.0
 SECONDS_TO_SEE: Final = 60.0
-PROBES_OF_A_ROLLOUT: Final = 3  # then the next one begins, so that there is always one under way
+PROBES_OF_A_ROLLOUT: Final = 3  # then the next update begins, so that there is always one
 _PARTS: Final = re.compile(r'data-live="([^"]+)" data-live-src="([^"]+)"')
 _LIST: Final = urllib.parse.quote_plus("/live/workloads/")
 _TICKS: Final = os.sysconf("SC_CLK_TCK")
@@ -52,20 +52,20 @@ _TICKS: Final = os.sysconf("SC_CLK_TCK")
 
 @dataclass(slots=True)
 class Viewer:
-    """Somebody with a page open."""
+    """A viewer with a page open."""
 
     port: int
     cookie: str
     address: str  # of the stream of their page
     seen: dict[str, float] = field(default_factory=dict)  # when each probe was first seen
     looked_for: set[str] = field(default_factory=set)  # pods that are deleted
-    ready: dict[str, frozenset[str]] = field(default_factory=dict)  # pods that their picture shows as ready, by tile
+    ready: dict[str, frozenset[str]] = field(default_factory=dict)  # pods that their pod grid shows as ready, by tile
     brought: int = 0
     received: int = 0  # bytes
     _fetching: set[asyncio.Task[None]] = field(default_factory=set)
 
     async def watch(self) -> None:
-        """Listen until cancelled."""
+        """Read the stream until cancelled."""
         async for piece in _listen(self.port, self.cookie, self.address, Accept_Encoding="gzip"):
             self.received += len(piece)
             brought = _unpack(piece)
@@ -86,7 +86,7 @@ class Viewer:
 async def send_request(
     port: int, cookie: str, address: str, **headers: str
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-    """Ask for something, and return where the answer comes after its head."""
+    """Send a request, and return the reader of the response body."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     given = {"Host": f"localhost:{port}", "Cookie": cookie, **headers}
     lines = [f"GET {address} HTTP/1.1", *(f"{name.replace('_', '-')}: {value}" for name, value in given.items())]
@@ -97,7 +97,7 @@ async def send_request(
 
 
 async def _listen(port: int, cookie: str, address: str, **headers: str) -> AsyncIterator[bytes]:
-    """Yield what an answer that stays open consists of, as it comes."""
+    """Yield the chunks of a streamed response."""
     reader, _ = await send_request(port, cookie, address, Accept="text/event-stream", **headers)
     while size := int(await reader.readline(), 16):
         yield await reader.readexactly(size)
@@ -105,7 +105,7 @@ async def _listen(port: int, cookie: str, address: str, **headers: str) -> Async
 
 
 async def _note_told(told: dict[str, float], port: int, cookie: str) -> None:
-    """Note when the change feed first told of each probe."""
+    """Record when the change feed first had each probe."""
     async for piece in _listen(port, cookie, "/api/v1/feed/"):
         for name in re.findall(rb"/(probe-\d+)", piece):
             told.setdefault(name.decode(), time.monotonic())
@@ -113,21 +113,21 @@ async def _note_told(told: dict[str, float], port: int, cookie: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Brought:
-    """What a piece of a stream tells."""
+    """The content of one event of a stream."""
 
     parts: int
     added: frozenset[str]  # workloads that are in the list
-    ready: Mapping[str, frozenset[str]]  # pods that the picture shows as ready, by tile, of those that are brought
+    ready: Mapping[str, frozenset[str]]  # pods that the sent tiles show as ready, by tile
     to_fetch: tuple[str, ...]
 
 
 @lru_cache(maxsize=64)
 def _unpack(piece: bytes) -> Brought:
-    """Read a piece; once for all to whom the same is sent."""
+    """Parse an event; once for all viewers that get the same one."""
     text = zlib.decompressobj(-zlib.MAX_WBITS).decompress(piece.removeprefix(_GZIP)).decode()
     to_fetch = re.findall(r'event: look\ndata: {"src":"([^"]+)"}', text)
     pictures = map(json.loads, re.findall(r'^data: ({"src":"[^"]+/parts/picture/".*)', text, re.MULTILINE))
-    # The last tile is not brought apart.
+    # The last tile is not sent separately.
     tiles = {name: tile for one in pictures for name, tile in [("", one["html"]), *one["tiles"].items()]}
     ready = {name: frozenset(_READY.findall(tile)) for name, tile in tiles.items()}
     added = frozenset(re.findall(r">(probe-\d+)<", text))
@@ -139,7 +139,7 @@ _GZIP: Final = b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\xff"
 
 
 def _stream_of(page: str) -> str:
-    """Return where the stream of a page is to be had, as live-updates.js puts it together."""
+    """Return the URL of a page's stream, as live-updates.js builds it."""
     shown = [f"- {src} {words}" for words, src in _PARTS.findall(page)]
     return f"/live/stream/?{urllib.parse.urlencode({'show': shown}, doseq=True)}"
 
@@ -169,7 +169,7 @@ def _parse_cookies(header: str) -> dict[str, str]:
 
 @dataclass(slots=True)
 class Probing:
-    """Does what is to be seen."""
+    """Makes the changes that viewers see."""
 
     cluster: ClusterClient
     sandbox: Sandbox
@@ -179,7 +179,7 @@ class Probing:
     rollouts: int = 0
 
     def roll(self) -> None:
-        """Have the large workload updated."""
+        """Start an update of the large workload."""
         self.rollouts += 1
         self.sandbox.set_image(self.large, f"example/other:v{self.rollouts}")
 
@@ -190,7 +190,7 @@ class Probing:
         self.added[name] = time.monotonic()
 
     def find_pod(self) -> str:
-        """Return a pod of the large workload that is shown as ready by now, and that the update leaves alone."""
+        """Return a pod of the large workload that the pages show as ready, and that the update does not replace."""
         pods = self.cluster.list(PODS, namespace="default", labels=f"{PART_OF}={self.large}").items
         newest = max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
         updated = [pod for pod in pods if _template_of(pod) == _template_of(newest) and _is_ready(pod)]
@@ -215,7 +215,7 @@ def _is_ready(pod: Mapping[str, Any]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Weight:
-    """What the programs have spent at some moment, and what the web process holds."""
+    """The processor time of each program so far, and the memory of the web process."""
 
     at: float
     seconds: Mapping[str, float]  # on the processor, by program
@@ -329,7 +329,7 @@ _PROGRAMS: Final = {
 
 
 def _weigh(running: Product) -> Weight:
-    """Look at the processes."""
+    """Measure the processes."""
     processes = running.processes()
     pids = {name: [pid for pid, line in processes.items() if word in line] for name, word in _PROGRAMS.items()}
     seconds = {name: sum(map(_spent, found)) for name, found in pids.items()} | {"viewers": time.process_time()}

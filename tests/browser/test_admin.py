@@ -83,7 +83,7 @@ def test_a_workload_that_cannot_take_it_is_named_with_the_rule(page: Page) -> No
     page.get_by_label("Workload", exact=True).fill("agg-multi")
     page.get_by_label("Surge", exact=True).first.fill("2")
     panel = page.locator("#override-check")
-    expect(panel).to_contain_text("cannot take it")
+    expect(panel).to_contain_text("cannot use it")
     expect(panel).to_contain_text("RollingUpdate always updates one replica of the set at a time")
 
 
@@ -93,14 +93,14 @@ def test_saving_without_a_reason_and_an_end_names_both_fields(page: Page) -> Non
     page.get_by_label("Workload", exact=True).fill("chat-single")
     page.get_by_role("button", name="Save").click()
     expect(page.locator("[data-field=reason]")).to_contain_text("Give a reason")
-    expect(page.locator("[data-field=expires_at]")).to_contain_text("Say until when")
+    expect(page.locator("[data-field=expires_at]")).to_contain_text("Choose an end")
     expect(page.get_by_label("Workload", exact=True)).to_have_value("chat-single")
     expect(page.locator("#override-check")).to_contain_text("sandbox/default/chat-single")
 
 
 def test_an_override_is_put_in_force_and_ended_by_keyboard_alone(page: Page) -> None:
     page.goto(ADD)
-    expect(page.locator("#override-check")).to_contain_text("It hits")
+    expect(page.locator("#override-check")).to_contain_text("It matches")
     page.get_by_label("Cluster", exact=True).focus()
     keys = page.keyboard
     keys.press("Tab")

@@ -1,7 +1,7 @@
 """Everything that was ever written to a cluster, read from the etcd behind it.
 
-A watch may miss what happens while its server is killed. etcd keeps every version until it is told to forget, so that
-after a run no write can have gone unseen, whatever was killed. Needs an API server that stores JSON and does not
+A watch may miss writes while its server is down. etcd keeps every version until it is compacted, so that after a run no
+write is missing, whatever was killed. Needs an API server that stores JSON and does not
 compact: `running_apiserver(*REMEMBERING)`.
 """
 
@@ -19,7 +19,7 @@ from tests.scenarios.witness import Event
 
 REMEMBERING = ("--storage-media-type=application/json", "--etcd-compaction-interval=0")
 _ALL, _BEYOND_ALL = "/registry/", "/registry0"
-# Written by us to know where the past ends: below every kind there is, so that no API server ever looks at it.
+# A key of ours that marks the end of the history: outside of all kinds, so that no API server reads it.
 _END = "/registry/zzz-here-the-past-ends"
 
 

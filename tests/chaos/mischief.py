@@ -1,7 +1,7 @@
-"""What goes wrong during a run, drawn from a seeded source: processes, servers and messages that die.
+"""The faults of a run, chosen by a seeded random source: killed processes and servers, lost messages.
 
-One deed at a time, from the thread that started the processes (the kernel ends them with that thread). Whatever was
-killed is started again after a moment, as a supervisor would; nothing is repaired in any other way.
+One fault at a time, from the thread that started the processes (the kernel ends them with that thread). A
+killed process is restarted after a moment, as a supervisor would; nothing else is repaired.
 """
 
 import contextlib
@@ -19,22 +19,22 @@ from tests.apiserver import OwnApiServer
 from tests.chaos.proxy import Proxy
 from tests.controlling import BEAT, WATCHER, WORKER, Controller
 
-USUAL_SHARE = 0.04  # of requests that go wrong
+USUAL_SHARE = 0.04  # share of requests with a fault
 WORST_SHARE = 0.3
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 2.5
-SECONDS_AWAY = 0.7  # at most, for what was killed
+SECONDS_AWAY = 0.7  # at most, until a killed process is restarted
 
 
 @dataclass
 class Mischief:
-    """Does wrong to a controller and to what it rests on."""
+    """Injects faults into a controller, its Redis and its API server."""
 
     controller: Controller
     proxy: Proxy
     server: OwnApiServer
     chance: random.Random
     done: Counter[str] = field(default_factory=Counter)
-    passes: Counter[str] = field(default_factory=Counter)  # by what they came to, as far as Redis still knew of them
+    passes: Counter[str] = field(default_factory=Counter)  # by result, as far as Redis still had them
 
     def __post_init__(self) -> None:
         deeds: list[tuple[int, Callable[[], str]]] = [
@@ -52,7 +52,7 @@ class Mischief:
         self._deeds = [deed for weight, deed in deeds for _ in range(weight)]
 
     def go_on(self, seconds: float) -> None:
-        """Do one deed after the other for some time."""
+        """Inject one fault after the other for some time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
             self.done[self.chance.choice(self._deeds)()] += 1
@@ -61,12 +61,12 @@ class Mischief:
             self.proxy.badness.share = USUAL_SHARE
 
     def cease(self) -> None:
-        """Let everything be well from now on."""
+        """Stop all faults and restart everything."""
         self.proxy.badness.share = 0.0
         self.revive()
 
     def count_passes(self) -> None:
-        """Add up the passes that the controller's own metrics tell of."""
+        """Add up the passes in the controller's metrics."""
         with contextlib.suppress(RedisError), self._redis() as redis:
             spreads = next(found for histogram, found in metrics.read(redis) if histogram is metrics.PASS_SECONDS)
             for spread in spreads:
@@ -76,7 +76,7 @@ class Mischief:
         return Redis.from_url(self.controller.redis.url, socket_timeout=2)
 
     def revive(self) -> None:
-        """Start again what has died, by us or by itself."""
+        """Restart processes that have ended."""
         for one in self.controller.running:
             if not one.is_alive:
                 one.start()
@@ -96,12 +96,12 @@ class Mischief:
         return "worker killed"
 
     def kill_part_of_a_worker(self) -> str:
-        """Kill one process of a pool; the worker has to cope."""
+        """Kill one process of a worker's pool."""
         killed = self.chance.choice(self.controller.of(WORKER)).kill_one_child()
         return "pool process killed" if killed else "no pool process to kill"
 
     def kill_watcher(self) -> str:
-        """Kill a watcher, be it the one at work or the one that stands by."""
+        """Kill a watcher, the leader or a standby."""
         self.chance.choice(self.controller.of(WATCHER)).kill()
         self._stay_away()
         return "watcher killed"
@@ -113,14 +113,14 @@ class Mischief:
         return "beat killed"
 
     def kill_redis(self) -> str:
-        """Kill Redis; it comes back with what it had on disk."""
+        """Kill Redis; it restarts with its data on disk."""
         self.controller.redis.kill()
         self._stay_away()
         self.controller.redis.start()
         return "Redis killed"
 
     def lose_redis(self) -> str:
-        """Kill Redis and lose everything in it."""
+        """Kill Redis and delete its data."""
         self.count_passes()
         self.controller.redis.kill()
         self.controller.redis.forget()
@@ -129,7 +129,7 @@ class Mischief:
         return "Redis lost with its data"
 
     def cut_connections(self) -> str:
-        """End every connection to the API server."""
+        """Close every connection to the API server."""
         self.proxy.cut_all()
         return "all connections cut"
 
@@ -139,13 +139,13 @@ class Mischief:
         return "API server restarted"
 
     def drop_messages(self) -> str:
-        """Lose every message that no worker has taken yet."""
+        """Delete every message that no worker has received yet."""
         with contextlib.suppress(RedisError), self._redis() as redis:
             redis.delete(settings.CELERY_TASK_DEFAULT_QUEUE)
         return "messages dropped"
 
     def worsen(self) -> str:
-        """Let many requests go wrong for a moment."""
+        """Inject faults into many requests for a moment."""
         self.proxy.badness.share = WORST_SHARE
         self._pause()
         return "network worsened"

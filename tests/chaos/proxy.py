@@ -1,12 +1,12 @@
-"""An API server seen through a bad network: a proxy that passes requests on, and does wrong to some of them.
+"""A proxy in front of an API server that breaks some requests, as a bad network does.
 
-What it does to a request is drawn from a seeded source, so a run can be repeated as far as the order of requests can.
-The worst thing it does is the most common in life: the request is carried out, and nobody learns of it.
+A seeded random source chooses what happens to a request, so a run can be repeated as far as the order of requests can.
+The worst fault is also the most common in practice: the server carries the request out, and the client does not know.
 
-    refused    409, 429 or 500 in place of the answer; the server has never heard of the request
-    unheard    the server carries the request out; its answer is thrown away, or replaced by 500
-    cut        the connection ends before the request is passed on
-    expired    410 to a watch, at its beginning or within
+    refused    409, 429 or 500 instead of a response; the server never gets the request
+    unheard    the server carries the request out; its response is dropped, or replaced by 500
+    cut        the connection is closed before the request is forwarded
+    expired    410 to a watch, at its beginning or later
     broken     a watch ends in the middle of a line
 """
 
@@ -34,16 +34,16 @@ _HOP_BY_HOP = {"connection", "transfer-encoding", "content-length", "host", "acc
 
 
 class Badness:
-    """How often what goes wrong, and how often it has."""
+    """How often each fault happens, and how often it has happened."""
 
     def __init__(self, seed: int, share: float) -> None:
         self._chance = random.Random(seed)
         self._lock = threading.Lock()
-        self.share = share  # of requests that something is done to
+        self.share = share  # share of requests with a fault
         self.done: Counter[str] = Counter()
 
     def choose(self, method: str, *, is_watch: bool) -> str:
-        """Draw what happens to a request; nothing for most of them."""
+        """Choose the fault of a request; none for most of them."""
         with self._lock:
             if self._chance.random() >= self.share:
                 return ""
@@ -57,7 +57,7 @@ class Badness:
             return chosen
 
     def lines_before(self) -> int:
-        """Draw how much of a watch is heard before its end."""
+        """Choose after how many lines a watch ends."""
         with self._lock:
             return self._chance.randrange(1, 40)
 
@@ -72,7 +72,7 @@ class Handler(BaseHTTPRequestHandler):
     _upstream: http.client.HTTPSConnection | None = None
 
     def handle(self) -> None:
-        """Serve the connection until somebody ends it."""
+        """Serve the connection until either side closes it."""
         self.server.clients.add(self.connection)
         try:
             with contextlib.suppress(OSError, http.client.HTTPException):
@@ -83,7 +83,7 @@ class Handler(BaseHTTPRequestHandler):
                 self._upstream.close()
 
     def pass_on(self) -> None:
-        """Do to a request what was drawn for it."""
+        """Forward a request with the fault chosen for it."""
         self.server.requests += 1
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         is_watch = "watch=true" in urlsplit(self.path).query
@@ -100,7 +100,7 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = pass_on  # noqa: N815 (the base class looks for these names)
 
     def log_message(self, *_: object) -> None:
-        """Keep quiet: what was done is counted."""
+        """Log nothing: faults are counted."""
 
     def _relay(self, body: bytes, chosen: str) -> None:
         answer = self._ask(body)
@@ -150,7 +150,7 @@ class Handler(BaseHTTPRequestHandler):
                 self._upstream.request(self.command, self.path, body or None, headers)
                 return self._upstream.getresponse()
             except (http.client.RemoteDisconnected, BrokenPipeError):
-                # The server has ended an idle connection; it has not read the request.
+                # The server has closed an idle connection; it has not read the request.
                 self._upstream.close()
                 self._upstream = None
                 if is_last:
@@ -203,18 +203,18 @@ class Proxy(ThreadingHTTPServer):
         return connection
 
     def cut_all(self) -> None:
-        """End every connection that stands."""
+        """Close every open connection."""
         for client in list(self.clients):
             with contextlib.suppress(OSError):
                 client.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, *_: object) -> None:
-        """Keep quiet about connections that have ended."""
+        """Log nothing about closed connections."""
 
 
 @contextlib.contextmanager
 def running_proxy(target: ApiServer, badness: Badness, folder: Path) -> Iterator[tuple[Proxy, Path]]:
-    """Serve until the block ends; gives the proxy and a kubeconfig that leads to it."""
+    """Serve until the block ends; yield the proxy and a kubeconfig with its address."""
     proxy = Proxy(target, badness)
     thread = threading.Thread(target=proxy.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)
     thread.start()

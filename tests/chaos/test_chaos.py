@@ -1,8 +1,8 @@
-"""Rollouts of several workloads while everything they rest on is killed, cut and refused, again and again.
+"""Rollouts of several workloads while processes are killed, connections cut and requests rejected, again and again.
 
-Afterwards every write that the cluster has ever seen is looked at: no budget broken, nothing deleted that should have
-stayed, nothing created twice, no surge left behind, everything as wanted. `CHAOS_SECONDS` makes it longer and
-`CHAOS_SEED` another one; the seed is printed with the counts.
+Afterwards the test checks every write to the cluster: no budget broken, nothing deleted that should have stayed,
+nothing created twice, no surge left behind, every workload settled. `CHAOS_SECONDS` sets the duration and `CHAOS_SEED`
+the seed, which is printed with the counts.
 """
 
 import contextlib
@@ -28,14 +28,14 @@ from tests.controlling import Controller, running_controller
 from tests.scenarios.scene import is_leaving
 from tests.scenarios.sites import real_site
 from tests.scenarios.stage import Stage, clique, group, podcliqueset, staged
-from tests.scenarios.witness import Event, Judge, replay
+from tests.scenarios.witness import Event, RuleChecker, replay
 
 SECONDS = float(os.environ.get("CHAOS_SECONDS", "60"))
 SEED = int(os.environ.get("CHAOS_SEED", "4"))
 SECONDS_TO_CONVERGE = 180.0
 NODES = 8
-# Short, so that what a killed worker held is taken over while the run lasts; long enough that a request, for which a
-# worker waits a sixth of it, is answered on a busy machine too.
+# Short, so that another worker takes over the keys of a killed one during the run; long enough that a request, which
+# times out after a sixth of it, gets its response on a busy machine too.
 LEASE_SECONDS = "18"
 BY_HAND = "by-hand"
 
@@ -100,7 +100,7 @@ def test_rollouts_survive_everything(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 @contextlib.contextmanager
 def people_at_work(stage: Stage, sets: list[str]) -> Iterator[Counter[str]]:
-    """Change templates all the time, sometimes before the last change is through, and delete pods by hand."""
+    """Change templates all the time, sometimes before the last update has ended, and delete pods by hand."""
     over = threading.Event()
     edits: Counter[str] = Counter()
     thread = threading.Thread(target=_work, args=(stage, sets, over, edits), daemon=True)
@@ -118,7 +118,7 @@ def _work(stage: Stage, sets: list[str], over: threading.Event, edits: Counter[s
         name = chance.choice(sets)
         scene = stage.witness.scene()
         is_through = scene.is_complete(name) and (name == BY_HAND or scene.is_updated(name))
-        # While the API server is away nobody can edit anything.
+        # While the API server is down no edit is possible.
         with contextlib.suppress(ClusterError):
             if name == BY_HAND and is_through:
                 stage.kill(chance.choice(scene.ready(name)))
@@ -132,14 +132,14 @@ def _work(stage: Stage, sets: list[str], over: threading.Event, edits: Counter[s
 
 
 def assert_rules(name: str, events: list[Event], killed: set[str]) -> None:
-    """Assert that after each write of the run the budgets were kept and nothing current was taken away."""
-    judge = Judge(name, killed)
+    """Assert that each write of the run kept the budgets and removed no current unit."""
+    checker = RuleChecker(name, killed)
     for step in replay(events):
-        judge.look_at(step)
+        checker.check(step)
 
 
 def assert_nothing_was_made_twice(name: str, events: list[Event]) -> None:
-    """Assert that no place was ever given two pods of the same template, unless somebody deleted the first by hand."""
+    """Assert that no index ever got two pods of one template, unless the test deleted the first by hand."""
     made: Counter[tuple[str, str]] = Counter()
     seen: set[str] = set()
     for event in events:
@@ -153,7 +153,7 @@ def assert_nothing_was_made_twice(name: str, events: list[Event]) -> None:
 
 
 def assert_only_people_deleted(name: str, events: list[Event], killed: set[str]) -> None:
-    """Assert that under OnDelete only those pods went that somebody deleted by hand."""
+    """Assert that under OnDelete only the pods were removed that the test deleted by hand."""
     gone = {
         event.obj["metadata"]["uid"]
         for event in events
@@ -165,7 +165,7 @@ def assert_only_people_deleted(name: str, events: list[Event], killed: set[str])
 
 
 def wait_for_history(controller: Controller, stage: Stage, sets: list[str]) -> list[list[str]]:
-    """Return what is on record once the last rollout of each set is there and all have ended: it follows the status."""
+    """Return the history once it has the last rollout of each set and all have ended; it follows the status."""
     scene = stage.witness.scene()
     last = {(name, scene.status(name)["currentGenerationHash"]) for name in sets}
     deadline = time.monotonic() + SECONDS_TO_CONVERGE
@@ -177,7 +177,7 @@ def wait_for_history(controller: Controller, stage: Stage, sets: list[str]) -> l
 
 
 def read_history(controller: Controller) -> list[list[str]]:
-    """Return what is on record: the set, the hash and the outcome of each rollout, the oldest first."""
+    """Return the history: set, hash and outcome of each rollout, the oldest first."""
     values = 'Rollout.objects.order_by("started", "pk").values_list("name", "to_hash", "outcome")'
     code = f"import json; from rollouts.models import Rollout; print(json.dumps(list(map(list, {values}))))"
     recorded: list[list[str]] = orjson.loads(controller.manage("shell", "--verbosity", "0", "-c", code))
@@ -185,7 +185,7 @@ def read_history(controller: Controller) -> list[list[str]]:
 
 
 def assert_history_is_whole(name: str, events: list[Event], recorded: list[list[str]]) -> None:
-    """Assert that the first deployment and every update that the set's status told of are on record once, and ended."""
+    """Assert that the history has the first deployment and every update in the set's status once, and ended."""
     statuses = [
         event.obj.get("status") or {}
         for event in events
@@ -198,7 +198,7 @@ def assert_history_is_whole(name: str, events: list[Event], recorded: list[list[
 
 
 def tell(mischief: Mischief, edits: Counter[str], events: list[Event], *, converged: float, requests: int) -> None:
-    """Print what happened, in numbers."""
+    """Print the counts of the run."""
     refused = mischief.proxy.badness.done
     made = {event.obj["metadata"]["uid"] for event in events if event.resource is PODS}
     gone = {event.obj["metadata"]["uid"] for event in events if event.resource is PODS and event.gone}

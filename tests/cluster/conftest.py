@@ -1,4 +1,4 @@
-"""A server that misbehaves, and adapters with more or less patience pointed at it."""
+"""A server that misbehaves, and clients with longer or shorter timeouts that are pointed at it."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -18,10 +18,10 @@ STEADY = RetryPolicy(
     max_backoff=0.05,
     watch_idle_timeout=60.0,
 )
-# Soon tired of silence, though not of trying: where silence is what is tried, and an answer comes in the end. It may
-# come too late for one try or the other, so that nobody can tell how many there are.
+# Short timeouts, but many attempts: for tests in which the server is silent and answers in the end. An answer may come
+# too late for some of the attempts, so their number is not known.
 IMPATIENT = replace(STEADY, read_timeout=0.3, watch_idle_timeout=0.3)
-# Gives up soon: for tests in which nothing good is expected to come.
+# Gives up soon: for tests in which no good answer comes.
 HURRIED = replace(IMPATIENT, deadline=0.4)
 
 
@@ -40,17 +40,17 @@ def config_file(server: FaultServer, tmp_path: Path) -> Path:
 
 @pytest.fixture
 def cluster(config_file: Path) -> ClusterClient:
-    """The adapter, pointed at the server, ready to go on for a while."""
+    """A client with long timeouts that repeats reads for a while."""
     return ClusterClient(kubeconfig(config_file), retry_policy=STEADY)
 
 
 @pytest.fixture
 def impatient(config_file: Path) -> ClusterClient:
-    """The adapter, pointed at the server, ready to go on for a while but not to wait."""
+    """A client with short timeouts that repeats reads for a while."""
     return ClusterClient(kubeconfig(config_file), retry_policy=IMPATIENT)
 
 
 @pytest.fixture
 def hurried(config_file: Path) -> ClusterClient:
-    """The adapter, pointed at the server, soon at its end."""
+    """A client that soon gives up."""
     return ClusterClient(kubeconfig(config_file), retry_policy=HURRIED)

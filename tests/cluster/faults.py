@@ -1,7 +1,7 @@
-"""A server that misbehaves on command: it answers each request as the test has told it to, and remembers them all.
+"""A server that misbehaves on command: it answers each request as the test says, and remembers all requests.
 
-An answer is a function that writes to the connection what it likes: nothing, half of something, something else. When
-the answers run out the last one is repeated.
+An answer is a function that writes anything to the connection: nothing, half of an answer, something else. When the
+answers run out the last one is repeated.
 """
 
 import contextlib
@@ -39,13 +39,13 @@ class Handler(BaseHTTPRequestHandler):
     server: "FaultServer"
 
     def handle(self) -> None:
-        """Serve the connection; a client that gives up is no news here."""
+        """Serve the connection; a client that gives up is no error."""
         self.server.count_connection()
         with contextlib.suppress(ConnectionError, TimeoutError):
             super().handle()
 
     def respond(self) -> None:
-        """Answer as the test has ordered."""
+        """Answer as the test has said."""
         length = int(self.headers.get("Content-Length") or 0)
         parts = urlsplit(self.path)
         seen = Seen(
@@ -56,12 +56,12 @@ class Handler(BaseHTTPRequestHandler):
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = respond  # noqa: N815 (the base class looks for these names)
 
     def log_message(self, *_: object) -> None:
-        """Keep quiet: the requests are remembered, not printed."""
+        """Log nothing: the requests are remembered."""
 
     def send(
         self, code: int, body: bytes, media: str = "application/json", *, length: int | None = None, wait: str = ""
     ) -> None:
-        """Send an answer, with a length that need not be true."""
+        """Send an answer, with a Content-Length that may be wrong."""
         self.send_response(code)
         self.send_header("Content-Length", str(len(body) if length is None else length))
         self.send_header("Content-Type", media)
@@ -72,7 +72,7 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def begin_stream(self) -> None:
-        """Send the head of an answer that has no end yet."""
+        """Send the headers of an answer without an end."""
         self.send_response(200)
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
@@ -84,16 +84,16 @@ class Handler(BaseHTTPRequestHandler):
         self.wfile.flush()
 
     def end_stream(self) -> None:
-        """End a stream in good order."""
+        """End a stream properly."""
         self.send_chunk(b"")
 
     def drop(self) -> None:
-        """Close the connection here and now."""
+        """Close the connection at once."""
         self.close_connection = True
         self.connection.shutdown(socket.SHUT_RDWR)
 
     def hang(self) -> None:
-        """Say nothing until the test is over."""
+        """Send nothing until the test ends."""
         self.server.over.wait(NEVER)
         self.close_connection = True
 
@@ -103,7 +103,7 @@ Answer = Callable[[Handler], None]
 
 @dataclass
 class Script:
-    """The answers to come, and the requests that came."""
+    """The answers to come and the requests so far."""
 
     answers: list[Answer] = field(default_factory=list)
     seen: list[Seen] = field(default_factory=list)
@@ -126,7 +126,7 @@ class FaultServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address on which it listens."""
         return f"http://127.0.0.1:{self.server_port}"
 
     @property
@@ -136,17 +136,17 @@ class FaultServer(ThreadingHTTPServer):
             return list(self._script.seen)
 
     def wait_for_request(self) -> None:
-        """Wait for a request that its client may have given up before we came to read it."""
+        """Wait for a request that its client may have given up before the server reads it."""
         with self._lock:
             assert self._lock.wait_for(lambda: self._script.seen, SECONDS_TO_COME), "no request came"
 
     def answers(self, *answers: Answer) -> None:
-        """Order the answers to the next requests; the last one is for all that follow."""
+        """Set the answers to the next requests; the last one also answers all that follow."""
         with self._lock:
             self._script = Script(list(answers))
 
     def next_answer(self, seen: Seen) -> Answer:
-        """Note a request and return what to answer."""
+        """Record a request and return its answer."""
         with self._lock:
             self._script.seen.append(seen)
             self._lock.notify_all()
@@ -154,12 +154,12 @@ class FaultServer(ThreadingHTTPServer):
             return answers.pop(0) if len(answers) > 1 else answers[0]
 
     def count_connection(self) -> None:
-        """Note a new connection."""
+        """Record a new connection."""
         with self._lock:
             self.connections += 1
 
     def handle_error(self, *_: object) -> None:
-        """Keep quiet about clients that have gone."""
+        """Log nothing about clients that have gone."""
 
 
 @contextlib.contextmanager
@@ -192,7 +192,7 @@ def write_kubeconfig(path: Path, url: str, user: dict[str, Any] | None = None) -
 
 
 def json(code: int, body: Any, *, wait: str = "") -> Answer:
-    """Answer with JSON, and maybe with a time to wait before the next try."""
+    """Answer with JSON, and optionally with a Retry-After header."""
     return lambda handler: handler.send(code, orjson.dumps(body), wait=wait)
 
 
@@ -208,12 +208,12 @@ def failure(code: int, reason: str, message: str = "no", **more: Any) -> Answer:
 
 
 def cut(handler: Handler) -> None:
-    """Close the connection without a word."""
+    """Close the connection without an answer."""
     handler.drop()
 
 
 def hang(handler: Handler) -> None:
-    """Accept the request and say nothing."""
+    """Accept the request and send nothing."""
     handler.hang()
 
 
@@ -231,7 +231,7 @@ def truncated_chunks(handler: Handler) -> None:
 
 
 def dripping(handler: Handler) -> None:
-    """Send an answer byte by byte, each soon enough, that never ends."""
+    """Send an answer without an end byte by byte, each byte soon enough."""
     handler.send(200, b"[", length=1 << 20)
     while not handler.server.over.wait(0.02):
         handler.wfile.write(b" ")

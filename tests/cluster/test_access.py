@@ -1,4 +1,4 @@
-"""Trust and permission, at a real API server: TLS, wrong credentials, missing rights, a pod's own account."""
+"""Trust and permissions on a real API server: TLS, wrong credentials, missing permissions, a pod's service account."""
 
 from pathlib import Path
 

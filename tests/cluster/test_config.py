@@ -1,4 +1,4 @@
-"""Where the cluster is and who we are there: kubeconfig files, plugins, pods, and what is wrong with them."""
+"""The configuration of a cluster: kubeconfig files, plugins, service accounts, and errors in them."""
 
 import stat
 import sys
@@ -24,7 +24,7 @@ def _authorization(server: FaultServer, cluster: ClusterClient) -> str | None:
 
 
 def _plugin(path: Path, output: str) -> Path:
-    """Write a credential plugin that prints this, and counts its runs in a file beside it."""
+    """Write a credential plugin that prints this text, and counts its runs in a file beside it."""
     runs = path.with_suffix(".runs")
     path.write_text(f"#!{sys.executable}\nopen({str(runs)!r}, 'a').write('.')\nprint({output!r})\n")
     path.chmod(path.stat().st_mode | stat.S_IXUSR)
@@ -211,7 +211,7 @@ def test_nothing_shows_the_credentials(server: FaultServer, tmp_path: Path) -> N
 
 @pytest.fixture
 def pod_folder(tmp_path: Path) -> Path:
-    """What a pod finds under its service account's folder."""
+    """The files of a pod's service account."""
     (tmp_path / "token").write_text(SECRET)
     (tmp_path / "ca.crt").write_text("-----BEGIN CERTIFICATE-----")
     return tmp_path

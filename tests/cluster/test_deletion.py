@@ -1,4 +1,4 @@
-"""What a delete's answer says: the object still exists, or it is gone, or nobody knows."""
+"""What the answer to a delete says: the object still exists, or it is gone, or nothing is known."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ REFERENCE = {"metadata": {"namespace": "n", "name": "a", "uid": "u"}}
 
 
 def pod(**metadata: Any) -> dict[str, Any]:
-    """Return a pod as a delete is answered with it."""
+    """Return a pod as the answer to a delete contains it."""
     own = {"name": "a", "namespace": "n", "uid": "u", "resourceVersion": "2"}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": own | metadata}
 

@@ -1,4 +1,4 @@
-"""Failures as values: what a Status becomes, what the text says, and that the values travel."""
+"""Errors as values: which class a Status becomes, what the message says, and that errors can be pickled."""
 
 import pickle
 

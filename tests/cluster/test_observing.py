@@ -1,4 +1,4 @@
-"""Every exchange is told to the observer: what was asked, what was answered, how long it took."""
+"""The observer is called for every exchange: with the request, the status of the answer and the duration."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Reading from a server that is away, slow, throttling or broken: repeated while it may help, and never a hang."""
+"""Reading from a server that does not answer, is slow, throttles or fails: repeated up to the deadline."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -95,7 +95,7 @@ def test_an_answer_that_never_ends_is_given_up(hurried: ClusterClient, server: F
 def test_an_answer_without_end_is_no_silence(server: FaultServer, config_file: Path) -> None:
     server.answers(faults.dripping)
     cluster = ClusterClient(kubeconfig(config_file), retry_policy=replace(STEADY, deadline=0.4))
-    # By a write: how long a read waits for a word is cut to what is left until its deadline.
+    # With a write: the timeout of a read is cut to what is left until its deadline.
     with pytest.raises(Unavailable, match="not complete after"):
         cluster.create(PODS, POD)
 

@@ -1,4 +1,4 @@
-"""Watching a server that cuts, hangs, forgets or talks nonsense: the account goes on, says so, and can be stopped."""
+"""Watching a server that cuts, hangs, forgets or sends nonsense: the watch continues, says so, and can be stopped."""
 
 import threading
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def _line(kind: str, obj: Obj) -> bytes:
 
 
 def _stream(*chunks: bytes, then: str = "end") -> Answer:
-    """A watch that sends these chunks and then ends in good order, is cut off, or hangs."""
+    """A watch that sends these chunks and then ends properly, breaks off, or hangs."""
 
     def answer(handler: Handler) -> None:
         handler.begin_stream()
@@ -62,7 +62,7 @@ def _stream(*chunks: bytes, then: str = "end") -> Answer:
 
 @pytest.fixture
 def notes(cluster: ClusterClient) -> Iterator[Iterator[WatchEvent]]:
-    """The account of the server's pods."""
+    """The watch of the server's pods."""
     watch = Watch(cluster, PODS)
     yield iter(watch)
     watch.stop()
@@ -270,7 +270,7 @@ def test_a_server_that_ends_every_stream_at_once_is_asked_with_pauses(
     pauses: list[float] = []
 
     class Clock(threading.Event):
-        """Notes how long the watch would wait, and ends it after some pauses."""
+        """Records how long the watch would wait, and ends it after some pauses."""
 
         def wait(self, timeout: float | None = None) -> bool:
             pauses.append(timeout or 0.0)
@@ -295,7 +295,7 @@ def test_a_watch_begins_where_it_is_told_to(server: FaultServer, cluster: Cluste
 
 @pytest.fixture
 def patient(config_file: Path) -> ClusterClient:
-    """An adapter that would wait for minutes."""
+    """A client that would wait for minutes."""
     return ClusterClient(
         kubeconfig(config_file),
         retry_policy=RetryPolicy(watch_idle_timeout=600.0, initial_backoff=600.0, max_backoff=600.0),

@@ -1,4 +1,4 @@
-"""Writing to a server that is away, slow, throttling or broken: sent exactly once, and the failure reported."""
+"""Writing to a server that does not answer, is slow, throttles or fails: sent exactly once, and the error is raised."""
 
 import threading
 from collections.abc import Callable
@@ -117,7 +117,7 @@ def test_many_threads_write_at_once(server: FaultServer, config_file: Path) -> N
     everybody_is_here = threading.Barrier(8)
 
     def answer(handler: Handler) -> None:
-        # Answers only when all eight requests are under way.
+        # Answers only when all eight requests have arrived.
         everybody_is_here.wait(30)
         json(200, POD)(handler)
 

@@ -1,7 +1,7 @@
-"""The two servers the contract is held against: the sandbox, and a real kube-apiserver.
+"""The two servers of the contract: the sandbox, and a real kube-apiserver.
 
-Every test of this folder runs once on each. Each test has a namespace of its own and leaves the rest alone, so tests
-neither see nor disturb each other. Where the two servers differ, the sandbox is wrong.
+Every test of this folder runs once on each. Each test has a namespace of its own and touches nothing else, so tests do
+not affect each other. Where the two servers differ, the sandbox is wrong.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ class Server:
 
     name: str
     kubeconfig: Path
-    forget: Callable[[], None]  # has the server forget its history: what refers to it gets 410
+    forget: Callable[[], None]  # compacts the server's history: a request that refers to it gets 410
 
 
 @contextlib.contextmanager

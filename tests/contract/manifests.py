@@ -1,4 +1,4 @@
-"""Small manifests for the contract: the least that a server accepts, with room for what a test is about."""
+"""Small manifests for the contract: the least that a server accepts, plus what a test adds."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,7 +8,7 @@ from rollouts.cluster.resources import CONFIGMAPS, PODCLIQUES, PODS
 
 
 def config_map(namespace: str, name: str, *, data: dict[str, str] | None = None, **metadata: Any) -> Obj:
-    """Return a ConfigMap: an object of a built-in kind that nothing acts upon."""
+    """Return a ConfigMap: an object of a built-in kind that no controller acts on."""
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
@@ -18,7 +18,7 @@ def config_map(namespace: str, name: str, *, data: dict[str, str] | None = None,
 
 
 def gated_pod(namespace: str, name: str, *, node: str | None = None, **metadata: Any) -> Obj:
-    """Return a pod that no scheduler and no kubelet touches: it is gated, or on a node that does not exist."""
+    """Return a pod that no scheduler and no kubelet changes: it is gated, or on a node that does not exist."""
     spec: Obj = {"containers": [{"name": "main", "image": "registry.example/app:1"}]}
     if node is None:
         spec["schedulingGates"] = [{"name": "example.com/held"}]

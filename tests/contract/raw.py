@@ -1,6 +1,6 @@
-"""Requests as no adapter would send them: malformed, oversized, of the wrong type, or in forms only kubectl uses.
+"""Requests that the adapter cannot send: malformed, too large, of the wrong type, or in forms only kubectl uses.
 
-The contract says what a server answers to these as well, and the adapter under test cannot even express them.
+The contract covers the responses to these as well.
 """
 
 import http.client
@@ -19,7 +19,7 @@ import yaml
 
 @dataclass(frozen=True, slots=True)
 class RawAnswer:
-    """What the server sent."""
+    """A response of the server."""
 
     code: int
     body: bytes
@@ -27,7 +27,7 @@ class RawAnswer:
 
     @property
     def status(self) -> dict[str, Any]:
-        """The body as the Status object that every refusal must be."""
+        """The body as a Status object, which every error must be."""
         parsed: dict[str, Any] = orjson.loads(self.body)
         assert parsed["kind"] == "Status", parsed
         assert parsed["status"] == "Failure", parsed
@@ -77,7 +77,7 @@ class Raw:
 
     @contextmanager
     def connection(self) -> Iterator[Callable[[str], int]]:
-        """Open one connection, to get paths by it and nothing else: it is not opened again if the server closes it."""
+        """Open one connection for GET requests; it is not reopened if the server closes it."""
         address = urlsplit(self._base)
         connection = http.client.HTTPConnection(address.netloc, timeout=60)
         if address.scheme == "https":
@@ -97,7 +97,7 @@ class Raw:
 
     @contextmanager
     def watch(self, path: str) -> Iterator[Iterator[dict[str, Any]]]:
-        """Open a watch and give its events, until the server or the block ends it."""
+        """Open a watch and yield its events, until the server or the block ends it."""
         answer = self._pool.request(
             "GET",
             self._base + path,

@@ -1,4 +1,4 @@
-"""The sandbox as tests use it: the real process, started as a user starts it, on a free port and an empty folder."""
+"""The sandbox as a process, started as a user starts it, on a free port and an empty folder."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from rollouts.cluster import ClusterClient, ClusterError, RetryPolicy, kubeconfi
 from rollouts.cluster.resources import NAMESPACES
 from tests.apiserver import die_with_parent, free_port
 
-# Generous: these are only reached when something is broken.
+# Generous: only a broken sandbox reaches these.
 START_SECONDS = 120.0
 STOP_SECONDS = 60.0
 
@@ -43,7 +43,7 @@ class SandboxProcess:
         self.stop()
 
     def restart(self) -> None:
-        """End the process in good order and start it again."""
+        """Stop the process with a signal and start it again."""
         self.stop()
         self.start()
 
@@ -77,7 +77,7 @@ class SandboxProcess:
         return True
 
     def stop(self) -> None:
-        """End the process in good order."""
+        """Stop the process with a signal."""
         if self._process is None or self._process.poll() is not None:
             return
         self._process.send_signal(signal.SIGTERM)
@@ -89,7 +89,7 @@ class SandboxProcess:
             raise
 
     def forget(self) -> None:
-        """Throw away what a process that is not running has kept: the next one is another cluster."""
+        """Delete the data of a stopped process: the next one is another cluster."""
         for path in self._folder.glob("sandbox.sqlite3*"):
             path.unlink()
 

@@ -1,7 +1,7 @@
-"""What a server makes of an object before it stores it: defaults, pruning, schema and CEL rules.
+"""What a server does to an object before it stores it: defaults, pruning, schema and CEL rules.
 
-How the rules of our definitions are worded is tested with the definitions; here it is the mechanism: that each kind of
-rule is enforced, at each way of writing, and names the field.
+`tests/deploy` tests the messages of our definitions' rules. These tests are about the mechanism: that each kind of rule
+is enforced by each kind of write, and names the field.
 """
 
 from typing import Any
@@ -15,10 +15,10 @@ from tests.contract.raw import Raw
 
 
 def _fields(refusal: pytest.ExceptionInfo[Invalid]) -> set[str]:
-    """The fields that a refusal names.
+    """Return the fields that an error names.
 
-    kube-apiserver tells a wrong replica count twice, once with a dot in front (as the scale subresource sees it), and
-    may add the remark that some rules were not run, which is about no field.
+    kube-apiserver reports a wrong replica count twice, once with a leading dot (as the scale subresource names it), and
+    may add that some rules were not evaluated, which is about no field.
     """
     found = refusal.value.causes
     return {cause.field.removeprefix(".") for cause in found if "were not checked" not in cause.message} - {"<nil>"}

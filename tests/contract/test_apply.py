@@ -1,4 +1,4 @@
-"""Server-side apply: who owns which field, and what happens when two want the same one."""
+"""Server-side apply: which manager owns which field, and conflicts between managers."""
 
 import itertools
 from typing import Any
@@ -63,7 +63,7 @@ def test_a_field_that_an_update_wrote_is_a_conflict(cluster: ClusterClient, name
 def test_the_same_value_is_shared_without_a_conflict(cluster: ClusterClient, namespace: str) -> None:
     cluster.apply(CONFIGMAPS, _cm(namespace, k="1"), field_manager="one")
     cluster.apply(CONFIGMAPS, _cm(namespace, k="1"), field_manager="two")
-    # The first lets go; the second still holds the field.
+    # The first gives the field up; the second still owns it.
     assert cluster.apply(CONFIGMAPS, _cm(namespace), field_manager="one")["data"] == {"k": "1"}
     assert "data" not in cluster.apply(CONFIGMAPS, _cm(namespace), field_manager="two")
 
@@ -72,7 +72,7 @@ def test_force_takes_the_field_over(cluster: ClusterClient, namespace: str) -> N
     cluster.apply(CONFIGMAPS, _cm(namespace, k="1"), field_manager="one")
     forced = cluster.apply(CONFIGMAPS, _cm(namespace, k="2"), field_manager="two", force=True)
     assert forced["data"] == {"k": "2"}
-    # The first no longer holds it, so letting go does not remove it.
+    # The first no longer owns it, so giving it up does not remove it.
     assert cluster.apply(CONFIGMAPS, _cm(namespace), field_manager="one")["data"] == {"k": "2"}
     with pytest.raises(Conflict):
         cluster.apply(CONFIGMAPS, _cm(namespace, k="1"), field_manager="one")
@@ -238,7 +238,7 @@ def test_managed_fields_tell_when_a_manager_last_changed_a_value(cluster: Cluste
     numbers = itertools.count(1)
 
     def change() -> bool:
-        """Write another value to the same fields, until the clock of the server has moved on."""
+        """Write another value to the same fields, until the server's clock is a second further."""
         number = str(next(numbers))
         applied = cluster.apply(CONFIGMAPS, _cm(namespace, applied=number), field_manager="one")
         stored = cluster.patch_merge(CONFIGMAPS, "a", {"data": {"patched": number}}, namespace=namespace)

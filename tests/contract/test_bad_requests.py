@@ -1,4 +1,4 @@
-"""Requests that no good client sends: each is answered with the Status a real API server sends, and stores nothing."""
+"""Invalid requests: the server answers each with the Status of a real API server, and stores nothing."""
 
 from collections.abc import Callable
 
@@ -75,7 +75,7 @@ def test_a_body_of_another_media_type_is_unsupported(cluster: ClusterClient, raw
 
 
 def test_a_body_that_is_too_large_is_refused(cluster: ClusterClient, raw: Raw, namespace: str) -> None:
-    # A little only: a server that is sent much more after its refusal ends the connection, maybe while we still send.
+    # Only slightly too large: a server that gets much more after its error closes the connection, maybe while we send.
     manifest = pod_clique(namespace, "a", annotations={"example.com/large": "x" * ((3 << 20) + (1 << 15))})
     with pytest.raises(TooLarge):
         cluster.create(PODCLIQUES, manifest)

@@ -1,4 +1,4 @@
-"""The built-in kinds we make beside pods: the rules that a mistake of ours would break."""
+"""The built-in kinds that the product creates beside pods: the rules that a mistake of ours would break."""
 
 from typing import Any
 

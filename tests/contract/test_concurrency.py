@@ -1,4 +1,4 @@
-"""Many writers at once: nothing is lost, nothing is done twice, and versions only grow."""
+"""Concurrent writers: no write is lost or done twice, and resource versions only grow."""
 
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
@@ -12,7 +12,7 @@ TURNS = 5
 
 
 def _increment(cluster: ClusterClient, namespace: str) -> int:
-    """Add one to the counter, looking again whenever somebody was faster; return how often that was."""
+    """Add one to the counter, reading it again after each conflict; return the number of conflicts."""
     conflicts = 0
     while True:
         seen = cluster.get(CONFIGMAPS, "counter", namespace=namespace)

@@ -1,7 +1,7 @@
-"""Removing objects: preconditions, grace, finalizers, owners, eviction.
+"""Deletion: preconditions, grace period, finalizers, owners, eviction.
 
-A kube-apiserver alone has no garbage collector, so this file holds both servers to what the API itself promises about
-owners (the finalizers that a policy leaves); that the sandbox then collects dependents is tested in its own suite.
+A kube-apiserver alone has no garbage collector, so these tests check only what the API itself does about owners (the
+finalizers that a policy sets); `tests/sandbox/cluster` tests the garbage collector of the sandbox.
 """
 
 from typing import Any
@@ -158,7 +158,7 @@ def test_an_object_has_at_most_one_controller(cluster: ClusterClient, namespace:
 def node(cluster: ClusterClient, namespace: str) -> str:
     """A node that nothing is scheduled to; pods name it themselves.
 
-    It is down: the sandbox has a kubelet for each node that is up, which would end a leaving pod after a second.
+    It is down: the sandbox has a kubelet for each node that is up, which would remove a terminating pod after a second.
     """
     name = f"node-of-{namespace}"
     metadata = {"name": name, "annotations": {"sandbox.grove.io/down": "true"}}

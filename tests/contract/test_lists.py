@@ -1,4 +1,4 @@
-"""Reading many objects: selectors, pages, and the moment that a list shows."""
+"""Lists: selectors, pages, and the revision that a list shows."""
 
 from collections.abc import Callable
 
@@ -185,7 +185,7 @@ def test_all_pages_show_the_moment_of_the_first(cluster: ClusterClient, namespac
 def test_a_page_after_the_server_forgot_the_moment_is_expired(
     cluster: ClusterClient, server: Server, namespace: str
 ) -> None:
-    # Events, since kube-apiserver keeps recent moments of the other kinds in a cache of its own.
+    # Events, since kube-apiserver keeps recent revisions of the other kinds in its watch cache.
     for name in ("a", "b"):
         cluster.create(EVENTS, _event(namespace, name, "x"))
     first = cluster.list_page(EVENTS, namespace=namespace, page_size=1)

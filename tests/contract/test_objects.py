@@ -1,4 +1,4 @@
-"""Creating, reading, replacing and removing whole objects."""
+"""Create, get, update and delete of whole objects."""
 
 import re
 
@@ -46,7 +46,7 @@ def test_what_the_client_says_about_identity_is_overruled(cluster: ClusterClient
 
 
 def test_an_object_cannot_be_created_with_a_resource_version(cluster: ClusterClient, namespace: str) -> None:
-    # On kube-apiserver this is an internal refusal and comes as 500.
+    # kube-apiserver rejects this with an internal error, 500.
     with pytest.raises(Exception, match="resourceVersion should not be set on objects to be created"):
         cluster.create(CONFIGMAPS, config_map(namespace, "a", resourceVersion="1"))
     with pytest.raises(NotFound):
@@ -167,7 +167,7 @@ def test_an_update_of_another_object_of_that_name_is_a_conflict(cluster: Cluster
     cluster.delete(PODCLIQUES, "a", namespace=namespace)
     cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     del first["metadata"]["resourceVersion"]
-    # A custom resource needs the resourceVersion for an update, which then says the same.
+    # A custom resource needs the resourceVersion for an update, which then gives the same answer.
     with pytest.raises((Conflict, Invalid)):
         cluster.update(PODCLIQUES, first)
 

@@ -1,4 +1,4 @@
-"""Changing parts of objects: merge patch, JSON patch, and what happens to a patch that cannot be carried out."""
+"""Patches: merge patch, JSON patch, and patches that cannot be applied."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Hearing of changes: single streams as the API gives them, and the unbroken account that the adapter makes of them."""
+"""Watches: single streams of the API, and the unbroken sequence of changes that the adapter makes of them."""
 
 import threading
 import time
@@ -35,7 +35,7 @@ BOOKMARK_SECONDS = 240.0  # a kube-apiserver was seen to take from 45 to 90 s un
 
 
 class Account:
-    """A watch that runs in a thread of its own, and what it has told."""
+    """A watch that runs in a thread of its own, and the notes it has yielded."""
 
     def __init__(self, watch: Watch) -> None:
         self._notes: SimpleQueue[WatchEvent] = SimpleQueue()
@@ -58,7 +58,7 @@ class Account:
             raise AssertionError("the watch told nothing more") from None
 
     def synced(self) -> tuple[list[str], Synced]:
-        """Return the names told by a list, and what closed it."""
+        """Return the names of a list, and the note that closed it."""
         names = []
         while not isinstance(note := self.next(), Synced):
             assert isinstance(note, Changed)
@@ -66,7 +66,7 @@ class Account:
         return names, note
 
     def stop(self) -> None:
-        """Stop the watch, and see that its thread ends."""
+        """Stop the watch, and check that its thread ends."""
         self._watch.stop()
         self._thread.join(WAIT_SECONDS)
         assert not self._thread.is_alive()
@@ -115,7 +115,7 @@ def test_a_watch_tells_the_list_and_then_every_change(
     cluster.delete(resource, "b", namespace=namespace)
     deleted = account.next()
     if isinstance(deleted, Changed):
-        # A pod is told as leaving first, even when its grace period is nothing.
+        # A pod is first reported as terminating, even when its grace period is 0.
         assert (resource, "deletionTimestamp" in deleted.obj["metadata"]) == (PODS, True)
         deleted = account.next()
     assert isinstance(deleted, Deleted)
@@ -152,7 +152,7 @@ def test_a_stream_resumes_where_an_ended_one_stopped(cluster: ClusterClient, raw
 
 
 def test_a_watch_outlives_the_streams_it_is_made_of(server: Server, namespace: str) -> None:
-    # The server ends each stream after a second; the account goes on.
+    # The server ends each stream after a second; the watch goes on.
     short = ClusterClient(kubeconfig(server.kubeconfig), retry_policy=replace(PATIENCE, watch_timeout=1))
     account = Account(Watch(short, PODCLIQUES, namespace=namespace))
     account.synced()
@@ -273,12 +273,12 @@ def test_changes_of_many_writers_come_in_the_order_of_their_versions(
 def test_a_bookmark_comes_before_the_end_of_a_quiet_stream(cluster: ClusterClient, raw: Raw, namespace: str) -> None:
     created = cluster.create(PODCLIQUES, pod_clique(namespace, "a"))
     query = f"resourceVersion={created['metadata']['resourceVersion']}&allowWatchBookmarks=true"
-    # It happens elsewhere, so only a bookmark can tell that the stream has got that far.
+    # The change is in another namespace, so only a bookmark can show that the stream has got that far.
     elsewhere = cluster.create(PODCLIQUES, pod_clique("default", namespace))
     told: list[dict[str, Any]] = []
     deadline = time.monotonic() + BOOKMARK_SECONDS
     while not told and time.monotonic() < deadline:
-        # It is due two seconds before the end. A kube-apiserver that has just learnt of the kind skips it for a while.
+        # It is due two seconds before the end. A kube-apiserver that has just loaded the kind skips it for a while.
         with raw.watch(_path(namespace, query, seconds=5)) as events:
             told = list(events)
     cluster.delete(PODCLIQUES, namespace, namespace="default")

@@ -1,1 +1,1 @@
-"""One pass over a workload: the strategy in force, carrying a plan out, history, events, and the pass as a whole."""
+"""The controller: effective strategy, rounds, executor, history, Events, and whole passes."""

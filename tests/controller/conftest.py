@@ -1,4 +1,4 @@
-"""The two clusters that passes are tried on: the sandbox, and a real kube-apiserver with its companions."""
+"""The two clusters that passes run on: the sandbox, and a real kube-apiserver with the controllers that it needs."""
 
 import pytest
 

@@ -1,7 +1,7 @@
-"""A cluster whose writes are interrupted: before they take effect, after it, or by the end of the process itself.
+"""A cluster whose writes are interrupted: before they take effect, after that, or by the end of the process.
 
-Stands between the reconciler and a real cluster. `Killed` is no error that anybody handles; and since a killed process
-writes nothing more, from then on the database refuses everything until the test lets the next process begin.
+It stands between the reconciler and a real cluster. Nothing handles `Killed`; and since a killed process writes nothing
+more, the database then rejects everything until the test lets the next process begin.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ from rollouts.cluster import ClusterClient, Conflict, Obj, Resource, Unavailable
 
 
 class Killed(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 class Way(Enum):
@@ -26,7 +26,7 @@ class Way(Enum):
     CUT_AFTER = "cut off after it took effect"
     KILLED_BEFORE = "killed before it took effect"
     KILLED_AFTER = "killed after it took effect"
-    OUTRUN = "refused, since somebody else was quicker"
+    CONFLICT = "rejected with a conflict"
 
 
 class Interrupted:
@@ -43,7 +43,7 @@ class Interrupted:
         self._lock = threading.Lock()
 
     def as_cluster(self) -> ClusterClient:
-        """Return it as what it passes for."""
+        """Return it under the type of a client."""
         return cast("ClusterClient", self)
 
     def get(self, resource: Resource, name: str, **options: Any) -> Obj:
@@ -85,13 +85,13 @@ class Interrupted:
             self.effective.append(call)
             if not is_due:
                 return answer
-        if self._way is Way.OUTRUN:
+        if self._way is Way.CONFLICT:
             raise Conflict("the object has been modified")
         raise Killed if self.is_dead else Unavailable("the connection was cut")
 
     @contextlib.contextmanager
     def one_process(self) -> Iterator[None]:
-        """Run as one process: what is killed inside ends here, and until then writes nothing more anywhere."""
+        """Run a process: if it is killed inside the block it ends there, and writes nothing more anywhere."""
 
         def execute(call: Callable[..., Any], sql: str, params: Any, many: bool, context: Any) -> Any:
             if self.is_dead:
@@ -104,7 +104,7 @@ class Interrupted:
 
 
 def is_first_time() -> Callable[[int, str], bool]:
-    """Return what interrupts every write when it is first sent."""
+    """Return a predicate that interrupts every write when it is sent for the first time."""
     seen: set[str] = set()
 
     def is_due(_number: int, call: str) -> bool:

@@ -1,6 +1,6 @@
-"""Passes over one workload without queue and watcher: the mirror is fed by lists, and a pass follows the other.
+"""Passes over one workload without queue and watcher: the test fills the mirror from lists, and runs pass after pass.
 
-So a test decides what a pass gets to see and when. Mirror, engine, actuator, history and cluster are the real ones.
+So a test decides what a pass sees, and when. Mirror, engine, executor, history and cluster are the real ones.
 """
 
 import time
@@ -22,7 +22,7 @@ SECONDS = 120.0  # generous: only reached when something is broken
 def observe(
     cluster: ClusterClient, row: models.Cluster, namespace: str | None = None, *, among: Container[str] | None = None
 ) -> dict[Resource, list[Obj]]:
-    """List everything into the mirror, of one namespace, of some or of all, and return it."""
+    """List all objects of one namespace, of some or of all into the mirror, and return them."""
     seen: dict[Resource, list[Obj]] = {}
     for resource in mirror.MIRRORED:
         if resource != NODES:
@@ -37,7 +37,7 @@ def observe(
 
 @dataclass(slots=True)
 class Loop:
-    """A workload under the eyes of a test."""
+    """The passes over one workload."""
 
     cluster: ClusterClient
     namespace: str
@@ -54,11 +54,11 @@ class Loop:
         return f"here/{self.namespace}/{self.name}"
 
     def observe(self) -> None:
-        """List everything there is in the namespace into the mirror; nothing of other namespaces may be in it."""
+        """List all objects of the namespace into the mirror, which must contain no other namespace."""
         observe(self.cluster, self.row, self.namespace)
 
     def take_pass(self, now: float | None = None) -> ReconcileResult:
-        """Take one pass over what the mirror has."""
+        """Run one pass over what the mirror has."""
         seen = mirror.fetch_workload(self.row, self.namespace, self.name)
         outcome = reconcile_workload(self.cluster, self.row, self.key, seen, time.time() if now is None else now)
         self.outcomes.append(outcome)
@@ -70,7 +70,7 @@ class Loop:
         then: Callable[[], None] = lambda: None,
         process: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        """Look and take passes, each in a `process` and with `then` after it, until something is so."""
+        """Fill the mirror and run passes, each in a `process` and with `then` after it, until a condition holds."""
         deadline = time.monotonic() + SECONDS
         self.observe()
         while not until():
@@ -81,7 +81,7 @@ class Loop:
             then()
 
     def _explain(self) -> str:
-        """Return why the workload is not where it should be: the last outcomes, and what keeps its pods."""
+        """Return why the workload is not as expected: the last results, and why pods wait."""
         waiting = {
             pod["metadata"]["name"]: one.get("message") or one["reason"]
             for pod in self.pods()
@@ -105,12 +105,12 @@ class Loop:
         return next((one for one in self.status().get("conditions") or () if one["type"] == kind), {})
 
     def pods(self) -> list[Obj]:
-        """Return its pods that stay."""
+        """Return its pods that are not being deleted."""
         listing = self.cluster.list(PODS, namespace=self.namespace, labels=f"{PART_OF}={self.name}")
         return [pod for pod in listing.items if "deletionTimestamp" not in pod["metadata"]]
 
     def is_complete(self) -> bool:
-        """Say whether every replica is complete and nothing is under way."""
+        """Return whether every replica is complete and no update is in progress."""
         return self.condition("Progressing").get("reason") == "Complete" and bool(
             self.status().get("observedGeneration") == self.stored()["metadata"]["generation"]
         )

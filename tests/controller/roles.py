@@ -23,13 +23,13 @@ BINDINGS: Final = Resource(
 
 
 def restricted_user(site: Site) -> ClusterClient:
-    """Return the cluster as a user sees it who may do nothing by himself."""
+    """Return a client of the cluster for a user without permissions of its own."""
     return ClusterClient(kubeconfig(site.kubeconfig, "restricted"))
 
 
 @contextlib.contextmanager
 def bound(cluster: ClusterClient, role: Obj) -> Iterator[None]:
-    """Let the user `restricted` do what a role allows; the server may take notice of it later."""
+    """Bind the user `restricted` to a role; the server may act on it a moment later."""
     name = f"{role['metadata']['name']}-{token_hex(4)}"
     cluster.create(CLUSTERROLES, {**role, "metadata": {"name": name}})
     subject = {"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": "restricted"}
@@ -45,7 +45,7 @@ def bound(cluster: ClusterClient, role: Obj) -> Iterator[None]:
 
 @contextlib.contextmanager
 def allowed(cluster: ClusterClient, restricted: ClusterClient, role: Obj) -> Iterator[None]:
-    """Let the user do what a role allows that lets nodes be listed, from now until the block ends."""
+    """Bind the user to a role that includes listing nodes for the block, and wait until the server acts on it."""
     try:
         with bound(cluster, role):
             wait_until(lambda: may_list_nodes(restricted), SECONDS)
@@ -55,7 +55,7 @@ def allowed(cluster: ClusterClient, restricted: ClusterClient, role: Obj) -> Ite
 
 
 def may_list_nodes(restricted: ClusterClient) -> bool:
-    """Say whether the server lets the user do something that no one may without a role."""
+    """Return whether the server lets the user do what nobody may without a role."""
     try:
         restricted.list(NODES)
     except Forbidden:

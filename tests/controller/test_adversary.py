@@ -1,4 +1,4 @@
-"""Passes that meet what nobody hopes for: a mirror that is being made anew, words without end, odd records."""
+"""Passes under bad conditions: a mirror that is being listed, very long texts, malformed rows."""
 
 import time
 from typing import Any
@@ -117,7 +117,7 @@ def test_a_hand_made_replica_of_any_number_harms_nobody(loop: Loop) -> None:
 
 
 def count_conflicts(cluster: ClusterClient, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that will hold the statuses that were written over something else."""
+    """Return a list that collects the status writes that met a conflict."""
     update, met = cluster.update, []
 
     def watched(resource: Resource, obj: Obj, **options: Any) -> Obj:
@@ -135,7 +135,7 @@ def count_conflicts(cluster: ClusterClient, monkeypatch: pytest.MonkeyPatch) -> 
 def test_what_is_made_anew_within_a_pass_has_nothing_of_the_former_one(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A scaling group's replica without pods is deleted and created by one pass: nothing is left to be waited for."""
+    """One pass deletes and creates a scaling group's replica without pods: it waits for nothing."""
     member, long_ago = "chat-0-decode-0-leader", render_time(time.time() - 3600)
 
     def found() -> Obj:

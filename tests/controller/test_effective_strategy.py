@@ -1,4 +1,4 @@
-"""Which strategy counts: what the workload says, what overrides put in its place, and whom they hit."""
+"""The effective strategy: what the manifest says, what overrides replace, and which workloads they match."""
 
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -45,12 +45,12 @@ def chat(**edits: Any) -> dict[str, Any]:
 
 
 def compute(*overrides: Override, manifest: dict[str, Any] | None = None, now: float = NOW) -> EffectiveStrategy:
-    """Return what is in force in the cluster `east`."""
+    """Return the effective strategy in the cluster `east`."""
     return compute_effective_strategy(manifest or chat(), overrides, now, cluster="east")
 
 
 def strategy(effective: EffectiveStrategy) -> Strategy:
-    """Return the strategy that the engine reads from it."""
+    """Return the strategy that the engine parses from it."""
     return workload_of(effective.manifest).strategy
 
 

@@ -1,4 +1,4 @@
-"""Carrying a plan out: each write with its preconditions, what is learnt from refusals, and in which order."""
+"""The executor: the preconditions of each write, what errors teach it, and the order of writes."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -65,7 +65,7 @@ def make_clique(owner: Obj, name: str = "chat-0-c") -> Obj:
     return owned(owner, "PodClique", name, "grove.io/v1alpha1", spec=spec)
 
 
-def carry_out(cluster: ClusterClient, owner: Obj, *actions: Action, observed: Observed = NOTHING) -> ExecutionResult:
+def send(cluster: ClusterClient, owner: Obj, *actions: Action, observed: Observed = NOTHING) -> ExecutionResult:
     """Send writes in the namespace of the set."""
     metadata = owner["metadata"]
     context = ExecutionContext(metadata["namespace"], observed, metadata["resourceVersion"])
@@ -78,13 +78,13 @@ def result_of(cluster: ClusterClient, actions: Sequence[Action], context: Execut
 
 
 def only(applied: ExecutionResult) -> WriteRecord:
-    """Return the one answer there is."""
+    """Return the only answer."""
     (answer,) = applied.writes
     return answer
 
 
 def observed_clique(obj: Obj, status: Obj | None = None) -> Clique:
-    """Return a stored PodClique as the mirror would show it, as far as writes look at it."""
+    """Return a stored PodClique as the mirror has it, as far as writes need it."""
     metadata = obj["metadata"]
     places = {"template": "c", "replica": 0, "group": "", "group_replica": -1}
     return Clique(
@@ -106,7 +106,7 @@ def observed_clique(obj: Obj, status: Obj | None = None) -> Clique:
 
 
 def test_what_is_created_is_answered_as_stored(cluster: ClusterClient, owner: Obj) -> None:
-    answer = only(carry_out(cluster, owner, Create(Kind.POD, make_pod(owner, "a"))))
+    answer = only(send(cluster, owner, Create(Kind.POD, make_pod(owner, "a"))))
     assert answer.result is WriteResult.APPLIED
     assert answer.current is not None
     assert answer.current["metadata"]["uid"]
@@ -114,7 +114,7 @@ def test_what_is_created_is_answered_as_stored(cluster: ClusterClient, owner: Ob
 
 def test_many_creates_go_side_by_side(cluster: ClusterClient, owner: Obj) -> None:
     creates = [Create(Kind.POD, make_pod(owner, f"p{number}")) for number in range(40)]
-    applied = carry_out(cluster, owner, *creates)
+    applied = send(cluster, owner, *creates)
     assert len(applied.with_result(WriteResult.APPLIED)) == 40
     (changes,) = applied.changes()
     assert changes.resource == PODS
@@ -123,29 +123,31 @@ def test_many_creates_go_side_by_side(cluster: ClusterClient, owner: Obj) -> Non
 
 def test_a_create_that_happened_before_brings_what_is_there(cluster: ClusterClient, owner: Obj) -> None:
     create = Create(Kind.POD, make_pod(owner, "a"))
-    first = only(carry_out(cluster, owner, create))
-    again = only(carry_out(cluster, owner, create))
+    first = only(send(cluster, owner, create))
+    again = only(send(cluster, owner, create))
     assert again.result is WriteResult.CONFLICT
     assert again.current is not None
     assert first.current is not None
     assert again.current["metadata"]["uid"] == first.current["metadata"]["uid"]
 
 
-def test_a_name_that_somebody_else_has_taken_is_a_denial_and_stays_theirs(cluster: ClusterClient, owner: Obj) -> None:
+def test_a_name_that_somebody_else_has_taken_is_a_rejection_and_stays_theirs(
+    cluster: ClusterClient, owner: Obj
+) -> None:
     theirs = make_pod(owner, "a")
     del theirs["metadata"]["ownerReferences"]
     stored = cluster.create(PODS, theirs)
-    answer = only(carry_out(cluster, owner, Create(Kind.POD, make_pod(owner, "a"))))
+    answer = only(send(cluster, owner, Create(Kind.POD, make_pod(owner, "a"))))
     assert answer.result is WriteResult.REJECTED
     assert "the existing object has another owner" in str(answer.error)
     assert cluster.get(PODS, "a", namespace=owner["metadata"]["namespace"])["metadata"] == stored["metadata"]
 
 
-def test_what_the_cluster_finds_invalid_is_denied_and_the_rest_goes_on(cluster: ClusterClient, owner: Obj) -> None:
+def test_what_the_cluster_finds_invalid_is_rejected_and_the_rest_is_sent(cluster: ClusterClient, owner: Obj) -> None:
     wrong = make_pod(owner, "wrong")
     wrong["spec"]["containers"] = []
     service = owned(owner, "Service", "chat-0", spec={"clusterIP": "None"})
-    applied = carry_out(cluster, owner, Create(Kind.POD, wrong), Create(Kind.SERVICE, service))
+    applied = send(cluster, owner, Create(Kind.POD, wrong), Create(Kind.SERVICE, service))
     assert [answer.result for answer in applied.writes] == [WriteResult.REJECTED, WriteResult.APPLIED]
     assert isinstance(applied.writes[0].error, Invalid)
     assert applied.failure is None
@@ -160,7 +162,7 @@ def delete_of(obj: Obj, kind: Kind = Kind.POD, uid: str = "") -> Delete:
 
 
 def observe(*pods: Obj, cliques: tuple[Clique, ...] = (), ready: bool = False) -> Observed:
-    """Return stored pods as the mirror would show them, as far as writes look at them."""
+    """Return stored pods as the mirror has them, as far as writes need them."""
     values = [
         Pod(
             name=pod["metadata"]["name"],
@@ -183,7 +185,7 @@ def observe(*pods: Obj, cliques: tuple[Clique, ...] = (), ready: bool = False) -
 
 def test_a_pod_on_no_node_is_gone_at_once(cluster: ClusterClient, owner: Obj) -> None:
     pod = cluster.create(PODS, make_pod(owner, "a"))
-    answer = only(carry_out(cluster, owner, delete_of(pod), observed=observe(pod)))
+    answer = only(send(cluster, owner, delete_of(pod), observed=observe(pod)))
     assert (answer.result, answer.current) == (WriteResult.APPLIED, None)
     assert answer.deleted is not None
     assert answer.deleted["metadata"]["uid"] == pod["metadata"]["uid"]
@@ -193,7 +195,7 @@ def test_a_pod_that_takes_its_time_is_answered_as_leaving(cluster: ClusterClient
     manifest = make_pod(owner, "a")
     manifest["metadata"]["finalizers"] = ["test.example/held"]
     pod = cluster.create(PODS, manifest)
-    answer = only(carry_out(cluster, owner, delete_of(pod), observed=observe(pod)))
+    answer = only(send(cluster, owner, delete_of(pod), observed=observe(pod)))
     assert answer.deleted is None
     assert answer.current is not None
     assert "deletionTimestamp" in answer.current["metadata"]
@@ -203,7 +205,7 @@ def test_a_pod_that_takes_its_time_is_answered_as_leaving(cluster: ClusterClient
 def test_a_custom_resource_is_answered_as_gone_with_its_uid(cluster: ClusterClient, owner: Obj) -> None:
     clique = cluster.create(PODCLIQUES, make_clique(owner))
     observed = Observed(cliques=(observed_clique(clique),))
-    answer = only(carry_out(cluster, owner, delete_of(clique, Kind.CLIQUE), observed=observed))
+    answer = only(send(cluster, owner, delete_of(clique, Kind.CLIQUE), observed=observed))
     assert answer.deleted is not None
     assert answer.deleted["metadata"]["uid"] == clique["metadata"]["uid"]
     with pytest.raises(NotFound):
@@ -212,16 +214,16 @@ def test_a_custom_resource_is_answered_as_gone_with_its_uid(cluster: ClusterClie
 
 def test_another_pod_of_that_name_is_not_deleted_but_told(cluster: ClusterClient, owner: Obj) -> None:
     former = cluster.create(PODS, make_pod(owner, "a"))
-    only(carry_out(cluster, owner, delete_of(former), observed=observe(former)))
+    only(send(cluster, owner, delete_of(former), observed=observe(former)))
     present = cluster.create(PODS, make_pod(owner, "a"))
-    answer = only(carry_out(cluster, owner, delete_of(former), observed=observe(former)))
+    answer = only(send(cluster, owner, delete_of(former), observed=observe(former)))
     assert answer.result is WriteResult.CONFLICT
     assert answer.current is not None
     assert answer.current["metadata"]["uid"] == present["metadata"]["uid"]
 
 
 def become_ready(cluster: ClusterClient, pod: Obj) -> Obj:
-    """Have a kubelet say that a pod is Ready."""
+    """Write the status of a pod as a kubelet does when the pod is Ready."""
     status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
     return cluster.update(PODS, {**pod, "status": status}, subresource="status")
 
@@ -229,7 +231,7 @@ def become_ready(cluster: ClusterClient, pod: Obj) -> Obj:
 def test_a_pod_that_serves_since_it_was_seen_idle_is_not_deleted_but_told(cluster: ClusterClient, owner: Obj) -> None:
     seen = cluster.create(PODS, make_pod(owner, "a"))
     present = become_ready(cluster, seen)
-    answer = only(carry_out(cluster, owner, delete_of(seen), observed=observe(seen)))
+    answer = only(send(cluster, owner, delete_of(seen), observed=observe(seen)))
     assert answer.result is WriteResult.CONFLICT
     assert answer.current is not None
     assert answer.current["metadata"]["resourceVersion"] == present["metadata"]["resourceVersion"]
@@ -240,14 +242,14 @@ def test_a_pod_that_was_allowed_for_goes_however_it_has_changed_since(cluster: C
     seen = become_ready(cluster, cluster.create(PODS, make_pod(owner, "a")))
     label = {"metadata": {"labels": {"seen": "by-somebody"}}}
     cluster.patch_merge(PODS, "a", label, namespace=owner["metadata"]["namespace"])
-    answer = only(carry_out(cluster, owner, delete_of(seen), observed=observe(seen, ready=True)))
+    answer = only(send(cluster, owner, delete_of(seen), observed=observe(seen, ready=True)))
     assert answer.result is WriteResult.APPLIED
 
 
 def test_a_pod_that_is_gone_already_is_told_as_gone(cluster: ClusterClient, owner: Obj) -> None:
     pod = cluster.create(PODS, make_pod(owner, "a"))
-    carry_out(cluster, owner, delete_of(pod), observed=observe(pod))
-    answer = only(carry_out(cluster, owner, delete_of(pod), observed=observe(pod)))
+    send(cluster, owner, delete_of(pod), observed=observe(pod))
+    answer = only(send(cluster, owner, delete_of(pod), observed=observe(pod)))
     assert answer.result is WriteResult.CONFLICT
     assert answer.deleted is not None
     assert answer.deleted["metadata"]["uid"] == pod["metadata"]["uid"]
@@ -255,7 +257,7 @@ def test_a_pod_that_is_gone_already_is_told_as_gone(cluster: ClusterClient, owne
 
 def test_what_became_of_writes_can_be_found_out(cluster: ClusterClient, owner: Obj) -> None:
     there, gone = (cluster.create(PODS, make_pod(owner, name)) for name in ("there", "gone"))
-    carry_out(cluster, owner, delete_of(gone), observed=observe(gone))
+    send(cluster, owner, delete_of(gone), observed=observe(gone))
     doubts = [make_unconfirmed_write(action) for action in (delete_of(there), delete_of(gone), bare("never"))]
     answers = resolve_unconfirmed(cluster, owner["metadata"]["namespace"], doubts).writes
     assert answers[0].current is not None
@@ -280,7 +282,7 @@ def test_a_patch_merges_and_replaces_whole_what_it_says_is_whole(cluster: Cluste
         {"metadata": {"annotations": {"ours": "new"}}, "spec": {"podSpec": wanted}},
         ("spec.podSpec",),
     )
-    answer = only(carry_out(cluster, owner, patch))
+    answer = only(send(cluster, owner, patch))
     assert answer.current is not None
     assert answer.current["spec"]["podSpec"] == wanted
     assert answer.current["spec"]["replicas"] == 1
@@ -288,7 +290,7 @@ def test_a_patch_merges_and_replaces_whole_what_it_says_is_whole(cluster: Cluste
 
 
 @pytest.mark.parametrize("whole", [(), ("spec.podSpec",)])
-def test_a_patch_over_another_version_is_outrun_and_brings_the_truth(
+def test_a_patch_over_another_version_is_a_conflict_and_brings_the_current_object(
     cluster: ClusterClient, owner: Obj, whole: tuple[str, ...]
 ) -> None:
     clique = cluster.create(PODCLIQUES, make_clique(owner))
@@ -297,7 +299,7 @@ def test_a_patch_over_another_version_is_outrun_and_brings_the_truth(
     change = {"spec": {"replicas": 2, "podSpec": pod_spec()}}
     metadata = clique["metadata"]
     patch = Patch(Kind.CLIQUE, "chat-0-c", metadata["uid"], metadata["resourceVersion"], change, whole)
-    answer = only(carry_out(cluster, owner, patch))
+    answer = only(send(cluster, owner, patch))
     assert answer.result is WriteResult.CONFLICT
     assert answer.current is not None
     assert answer.current["spec"]["replicas"] == 5
@@ -306,8 +308,8 @@ def test_a_patch_over_another_version_is_outrun_and_brings_the_truth(
 def test_a_patch_of_any_version_still_needs_the_same_object(cluster: ClusterClient, owner: Obj) -> None:
     service = cluster.create(SERVICES, owned(owner, "Service", "chat-0", spec={"clusterIP": "None"}))
     change = {"spec": {"publishNotReadyAddresses": True}}
-    other = only(carry_out(cluster, owner, Patch(Kind.SERVICE, "chat-0", "another-uid", "", change)))
-    same = only(carry_out(cluster, owner, Patch(Kind.SERVICE, "chat-0", service["metadata"]["uid"], "", change)))
+    other = only(send(cluster, owner, Patch(Kind.SERVICE, "chat-0", "another-uid", "", change)))
+    same = only(send(cluster, owner, Patch(Kind.SERVICE, "chat-0", service["metadata"]["uid"], "", change)))
     assert (other.result, same.result) == (WriteResult.CONFLICT, WriteResult.APPLIED)
 
 
@@ -321,20 +323,20 @@ def test_a_patch_of_any_version_still_needs_the_same_object(cluster: ClusterClie
 )
 def test_our_gate_is_taken_off_and_others_stay(cluster: ClusterClient, owner: Obj, gates: tuple[str, str]) -> None:
     pod = cluster.create(PODS, make_pod(owner, "a", *gates))
-    answer = only(carry_out(cluster, owner, RemoveGate("a", pod["metadata"]["uid"])))
+    answer = only(send(cluster, owner, RemoveGate("a", pod["metadata"]["uid"])))
     assert answer.result is WriteResult.APPLIED
     assert answer.current is not None
     assert answer.current["spec"]["schedulingGates"] == [{"name": "a.example/theirs"}]
 
 
-def test_a_gate_that_is_off_already_is_outrun(cluster: ClusterClient, owner: Obj) -> None:
+def test_a_gate_that_is_off_already_is_a_conflict(cluster: ClusterClient, owner: Obj) -> None:
     pod = cluster.create(PODS, make_pod(owner, "a", "a.example/theirs"))
-    assert only(carry_out(cluster, owner, RemoveGate("a", pod["metadata"]["uid"]))).result is WriteResult.CONFLICT
+    assert only(send(cluster, owner, RemoveGate("a", pod["metadata"]["uid"]))).result is WriteResult.CONFLICT
 
 
 def test_a_gate_of_another_pod_of_that_name_stays(cluster: ClusterClient, owner: Obj) -> None:
     cluster.create(PODS, make_pod(owner, "a", names.SCHEDULING_GATE, "a.example/theirs"))
-    answer = only(carry_out(cluster, owner, RemoveGate("a", "another-uid")))
+    answer = only(send(cluster, owner, RemoveGate("a", "another-uid")))
     assert answer.result is WriteResult.CONFLICT
     assert answer.current is not None
     assert len(answer.current["spec"]["schedulingGates"]) == 2
@@ -347,10 +349,10 @@ def test_a_status_takes_the_place_of_the_former_and_nothing_else_changes(cluster
     clique = cluster.create(PODCLIQUES, make_clique(owner))
     uid = clique["metadata"]["uid"]
     write = WriteStatus(Kind.CLIQUE, "chat-0-c", uid, {"replicas": 3, "hpaPodSelector": "a=b"})
-    first = only(carry_out(cluster, owner, write, observed=Observed(cliques=(observed_clique(clique),))))
+    first = only(send(cluster, owner, write, observed=Observed(cliques=(observed_clique(clique),))))
     assert first.current is not None
     write = WriteStatus(Kind.CLIQUE, "chat-0-c", uid, {"replicas": 4})
-    second = only(carry_out(cluster, owner, write, observed=Observed(cliques=(observed_clique(first.current),))))
+    second = only(send(cluster, owner, write, observed=Observed(cliques=(observed_clique(first.current),))))
     assert second.current is not None
     assert second.current["status"]["replicas"] == 4
     assert "hpaPodSelector" not in second.current["status"]
@@ -359,12 +361,12 @@ def test_a_status_takes_the_place_of_the_former_and_nothing_else_changes(cluster
     assert second.current["spec"] == clique["spec"]
 
 
-def test_a_status_that_was_computed_from_an_older_object_is_outrun(cluster: ClusterClient, owner: Obj) -> None:
+def test_a_status_that_was_computed_from_an_older_object_is_a_conflict(cluster: ClusterClient, owner: Obj) -> None:
     clique = cluster.create(PODCLIQUES, make_clique(owner))
     place = {"namespace": owner["metadata"]["namespace"]}
     cluster.patch_merge(PODCLIQUES, "chat-0-c", {"spec": {"replicas": 5}}, **place)
     write = WriteStatus(Kind.CLIQUE, "chat-0-c", clique["metadata"]["uid"], {"replicas": 3})
-    answer = only(carry_out(cluster, owner, write, observed=Observed(cliques=(observed_clique(clique),))))
+    answer = only(send(cluster, owner, write, observed=Observed(cliques=(observed_clique(clique),))))
     assert answer.result is WriteResult.CONFLICT
     assert answer.current is not None
     assert answer.current["spec"]["replicas"] == 5
@@ -375,21 +377,21 @@ def test_a_status_goes_over_a_patch_of_the_same_pass(cluster: ClusterClient, own
     metadata = clique["metadata"]
     patch = Patch(Kind.CLIQUE, "chat-0-c", metadata["uid"], metadata["resourceVersion"], {"spec": {"replicas": 2}})
     write = WriteStatus(Kind.CLIQUE, "chat-0-c", metadata["uid"], {"replicas": 2})
-    applied = carry_out(cluster, owner, patch, write, observed=Observed(cliques=(observed_clique(clique),)))
+    applied = send(cluster, owner, patch, write, observed=Observed(cliques=(observed_clique(clique),)))
     assert [answer.result for answer in applied.writes] == [WriteResult.APPLIED, WriteResult.APPLIED]
 
 
 def test_the_status_of_the_set_goes_over_the_version_that_the_plan_has_seen(cluster: ClusterClient, owner: Obj) -> None:
     write = WriteStatus(Kind.SET, "chat", owner["metadata"]["uid"], {"replicas": 2})
-    assert only(carry_out(cluster, owner, write)).result is WriteResult.APPLIED
-    assert only(carry_out(cluster, owner, write)).result is WriteResult.CONFLICT
+    assert only(send(cluster, owner, write)).result is WriteResult.APPLIED
+    assert only(send(cluster, owner, write)).result is WriteResult.CONFLICT
 
 
 # ---- order and interruption, on a cluster that only takes notes
 
 
 class Notes:
-    """Stands in for a cluster where only the order of calls matters; `answer` may raise."""
+    """A cluster that only records the order of calls; `answer` may raise."""
 
     def __init__(
         self, answer: Callable[[str], Obj] = lambda _name: {"metadata": {"uid": "u", "resourceVersion": "1"}}
@@ -413,13 +415,13 @@ class Notes:
         return self._answer(name)
 
 
-def apply_to(notes: Notes, *actions: Action, observed: Observed = NOTHING) -> ExecutionResult:
-    """Carry out actions on the notes."""
+def send_to(notes: Notes, *actions: Action, observed: Observed = NOTHING) -> ExecutionResult:
+    """Send writes to the recording cluster."""
     return result_of(cast("ClusterClient", notes), actions, ExecutionContext("web", observed, "1"))
 
 
 def bare(name: str) -> Create:
-    """Return the creation of a pod in name only."""
+    """Return the creation of a pod that has only a name."""
     return Create(Kind.POD, {"metadata": {"name": name, "namespace": "web", "ownerReferences": []}})
 
 
@@ -484,7 +486,7 @@ def test_stages_follow_each_other() -> None:
     notes = Notes()
     observed = Observed(pods=pods(("x", "c", "old"), ("y", "c", "old")), cliques=(clique_in("c", 0),))
     patches = [Patch(Kind.CLIQUE, name, "u", "", {}) for name in ("p", "q")]
-    apply_to(notes, bare("a"), bare("b"), *patches, *going(Kind.POD, "x", "y"), observed=observed)
+    send_to(notes, bare("a"), bare("b"), *patches, *going(Kind.POD, "x", "y"), observed=observed)
     assert [verb for verb, _ in notes.calls] == ["create"] * 2 + ["patch"] * 2 + ["delete"] * 2
 
 
@@ -497,7 +499,7 @@ def test_nothing_is_sent_after_a_write_without_an_answer() -> None:
     notes = Notes(answer)
     told = pods(("x", "c", "old"), ("y", "d", "old"))
     observed = Observed(pods=told, cliques=(clique_in("c", 0), clique_in("d", 0)))
-    applied = apply_to(notes, bare("a"), *going(Kind.POD, "x", "y"), observed=observed)
+    applied = send_to(notes, bare("a"), *going(Kind.POD, "x", "y"), observed=observed)
     assert notes.calls == [("create", "a"), ("delete", "x")]
     assert isinstance(applied.failure, Unavailable)
     assert [name_of(action) for action in applied.unconfirmed] == ["x"]
@@ -512,7 +514,7 @@ def test_what_is_forbidden_is_not_asked_for_again_while_other_things_go_on() -> 
     notes = Notes(answer)
     observed = Observed(pods=pods(("x", "c", "old")), cliques=(clique_in("c", 0),))
     creates = [bare(f"p{number}") for number in range(300)]
-    applied = apply_to(notes, *creates, *going(Kind.POD, "x"), observed=observed)
+    applied = send_to(notes, *creates, *going(Kind.POD, "x"), observed=observed)
     assert len([verb for verb, _ in notes.calls if verb == "create"]) <= executor.WRITER_THREADS
     assert notes.calls[-1] == ("delete", "x")
     assert applied.failure is None
@@ -522,5 +524,5 @@ def test_what_is_forbidden_is_not_asked_for_again_while_other_things_go_on() -> 
 def test_a_long_plan_is_cut_short_at_its_beginning() -> None:
     notes = Notes()
     writes = [bare(f"p{number}") for number in range(executor.MAX_WRITES_PER_PASS + 10)]
-    assert is_truncated(writes, apply_to(notes, *writes).writes)
+    assert is_truncated(writes, send_to(notes, *writes).writes)
     assert len(notes.calls) == executor.MAX_WRITES_PER_PASS

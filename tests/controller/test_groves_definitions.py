@@ -1,7 +1,7 @@
-"""On a cluster with the definitions that Grove's own operator installs nothing is written, until ours replace them.
+"""On a cluster with the CRDs that Grove's own operator installs nothing is written until ours replace them.
 
-The API server is this file's own: other tests need ours. What Grove's definitions accept and store is in the folder
-`groves_definitions`: the same names, but one pod or replica selected at a time, and nothing that Grove UI adds.
+This file has an API server of its own: other tests need our CRDs. The folder `groves_definitions` has what Grove's CRDs
+accept and store: the same names, but one selected pod or replica at a time, and nothing that Grove UI adds.
 """
 
 import time
@@ -57,7 +57,7 @@ SELECTED = {
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ApiServer]:
-    """An API server with Grove's definitions."""
+    """An API server with Grove's CRDs."""
     if lacking := missing_binaries():
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     with running_apiserver() as running:
@@ -67,7 +67,7 @@ def server() -> Iterator[ApiServer]:
 
 @pytest.fixture
 def caller(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Caller:
-    """Somebody who may do everything, in the one cluster that there is."""
+    """A caller with all permissions, in the only cluster."""
     monkeypatch.setattr(workload_client, "cluster_names", lambda: ("real",))
     for module in (workload_client, reconciler):  # each time as a process that has not looked yet
         monkeypatch.setattr(module, "shared_cluster", lambda *_: ClusterClient(kubeconfig(server.kubeconfig)))
@@ -75,7 +75,7 @@ def caller(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Caller:
 
 
 def make_by_grove(cluster: ClusterClient) -> None:
-    """Create a set with all that Grove's operator makes for it, in the middle of an update."""
+    """Create a set with everything that Grove's operator creates for it, in the middle of an update."""
     stored = cluster.create(PODCLIQUESETS, pod_clique_set("default", "my"))
     kept = {"metadata": {"name": "my", "namespace": "default", "finalizers": [GROVE_FINALIZER]}}
     cluster.apply(PODCLIQUESETS, kept, field_manager=GROVE_MANAGER)
@@ -99,7 +99,7 @@ def make_by_grove(cluster: ClusterClient) -> None:
 
 
 def knows_surge(cluster: ClusterClient) -> bool:
-    """Say whether the server accepts what only our definition of PodCliqueSets has."""
+    """Return whether the server accepts what only our CRD of PodCliqueSets has."""
     ours = pod_clique_set("default", "probe", updateStrategy={"type": "ReplicaRecreate"})
     try:
         cluster.create(PODCLIQUESETS, ours, dry_run=True)
@@ -114,7 +114,7 @@ def uids(objects: Iterable[Obj]) -> set[str]:
 
 
 def versions(objects: Iterable[Obj]) -> dict[str, str]:
-    """Return the last write of each object by its uid; what is read differs with the defaults of the definition."""
+    """Return the resourceVersion of each object by its uid; its content depends on the defaults of the CRD."""
     return {obj["metadata"]["uid"]: obj["metadata"]["resourceVersion"] for obj in objects}
 
 

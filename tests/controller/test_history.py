@@ -1,4 +1,4 @@
-"""What is put on record: rollouts follow the status, whichever pass sees it first, and nothing is told twice."""
+"""The history: rollouts follow the status, whichever pass sees it first, and nothing is recorded twice."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -45,7 +45,7 @@ def deployed(image: str = "one", *, complete: float | None = None) -> dict[str, 
 def updating(
     image: str, started: float, *, ended: float | None = None, stuck: float | None = None, moves: float | None = None
 ) -> dict[str, Any]:
-    """Return the status of a set under way to an image."""
+    """Return the status of a set during an update to an image."""
     progress = {"updateStartedAt": render_time(started)}
     if ended is not None:
         progress["updateEndedAt"] = render_time(ended)
@@ -58,7 +58,7 @@ def updating(
 
 
 def see(image: str, *statuses: dict[str, Any], now: float = CREATED + 1000, uid: str = "u1") -> bool:
-    """Put on record what a pass over a set with this image has found and left; return whether that was news."""
+    """Record what a pass over a set with this image has found and written; return whether anything has changed."""
     return HistoryRecorder(subject(image, uid), now).record_statuses(statuses)
 
 
@@ -237,7 +237,7 @@ def test_what_there_is_of_workloads_long_gone_is_dropped() -> None:
     see("two", updating("two", CREATED + 100))
     history.end_open_rollouts("east", "web", "chat", CREATED + 200)
     day = 86_400
-    # Of a cluster that is not mirrored, or not yet again, nobody knows what is gone.
+    # In a cluster that is not mirrored, or not completely yet, a missing workload may still exist.
     assert history.delete_expired(CREATED + 31 * day) == 0
     Cluster.objects.create(name="east", complete=True)
     assert history.delete_expired(CREATED + 29 * day) == 0
@@ -286,7 +286,7 @@ def test_a_template_that_nobody_saw_gets_no_revision() -> None:
 
 
 def a_plan(*moments: TimelineEvent, pods: Sequence[str] = ()) -> Plan:
-    """Return a plan that tells moments and creates pods of the clique `chat-0-frontend`."""
+    """Return a plan with timeline events that creates pods of the clique `chat-0-frontend`."""
     labels = {"labels": {CLIQUE: "chat-0-frontend"}}
     creates = tuple(Create(Kind.POD, {"metadata": {"name": name, **labels}}) for name in pods)
     return Plan(creates, moments, (), (), None)
@@ -298,7 +298,7 @@ CREATES: Final = TimelineEvent(
 
 
 def note(plan: Plan, at: float) -> None:
-    """Write down the steps of a plan."""
+    """Record the steps of a plan."""
     HistoryRecorder(subject(), at).record_steps(plan, updating("one", CREATED + 100))
 
 
@@ -360,13 +360,13 @@ COUNTS: Final = Counts(desired=9, available=9, updated=0, surge=0, floor=8)
 
 @pytest.fixture
 def rollout() -> Rollout:
-    """An update under way."""
+    """An update in progress."""
     see("two", updating("two", CREATED + 100))
     return Rollout.objects.get()
 
 
 def samples() -> list[tuple[float, int, int, int]]:
-    """Return when, and how many were available, updated and surge."""
+    """Return the times, and how many pods were available, updated and surge."""
     rows = Sample.objects.order_by("at")
     return [(row.at.timestamp() - CREATED, row.available, row.updated, row.surge) for row in rows]
 

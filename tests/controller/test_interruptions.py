@@ -1,8 +1,8 @@
-"""Passes that are cut off or killed at a write, at every write there is: the end is the same and nothing is told twice.
+"""Passes that are cut off or killed at a write, for every write: the end is the same and nothing is recorded twice.
 
-Each case is a small set that deploys and is updated, in a namespace of its own; all of them go on side by side, since
-most of the time is spent waiting for pods. After an interruption a pass follows at once, over a mirror that has heard
-nothing of what the last one did.
+Each case is a small set in its own namespace, which is deployed and updated; all cases run side by side, since most of
+the time is spent waiting for pods. After an interruption a pass follows at once, over a mirror that has nothing yet of
+what the interrupted pass did.
 """
 
 import itertools
@@ -50,7 +50,7 @@ class Case:
     fewest: list[int] = field(default_factory=list)
 
     def look(self, stored: Obj, pods: Sequence[Obj]) -> None:
-        """Look from outside: update the set once it is deployed, then count who serves until that has ended."""
+        """Look from outside: update the set once it is deployed, then count the serving pods until the update ends."""
         status, generation = stored.get("status") or {}, stored["metadata"]["generation"]
         conditions = {one["type"]: one["reason"] for one in status.get("conditions") or ()}
         is_complete = conditions.get("Progressing") == "Complete" and status["observedGeneration"] == generation
@@ -63,7 +63,7 @@ class Case:
             change_image(self.outside, "two")
 
     def step(self) -> None:
-        """Take a pass, and where it was interrupted the next one at once."""
+        """Run a pass, and if it was interrupted the next one at once."""
         before = self.interrupted.interruptions
         with self.interrupted.one_process():
             self.loop.take_pass()
@@ -73,7 +73,7 @@ class Case:
 
 
 def is_ready(pod: Obj) -> bool:
-    """Say whether a pod is Ready."""
+    """Return whether a pod is Ready."""
     return any(one["type"] == "Ready" and one["status"] == "True" for one in pod["status"].get("conditions") or ())
 
 
@@ -86,7 +86,7 @@ def begin(cluster: ClusterClient, name: str, way: Way, is_due: Callable[[int, st
 
 
 def run(cluster: ClusterClient, cases: Sequence[Case]) -> None:
-    """Take all cases to their end and two passes further, all looking at the cluster at the same time."""
+    """Run all cases to their end and two passes further, all on the same cluster."""
     row, deadline = mirror.ensure_cluster("here"), time.monotonic() + SECONDS
     namespaces = {case.loop.namespace for case in cases}
     for number in itertools.count():
@@ -107,7 +107,7 @@ def run(cluster: ClusterClient, cases: Sequence[Case]) -> None:
 
 
 def check(case: Case) -> None:
-    """See that the end is the same as without any interruption."""
+    """Check that the end is the same as without an interruption."""
     namespace = case.loop.namespace
     assert min(case.fewest) >= PODS_WANTED - 1, f"{namespace}: {case.fewest}"
     rollouts = list(Rollout.objects.filter(namespace=namespace).order_by("started", "id"))
@@ -124,7 +124,7 @@ def check(case: Case) -> None:
 
 
 def is_number(place: int) -> Callable[[int, str], bool]:
-    """Return what interrupts one write by its number."""
+    """Return a predicate that interrupts the write with this number."""
     return lambda number, _call: number == place
 
 

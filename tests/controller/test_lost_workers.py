@@ -23,7 +23,7 @@ from tests.scenarios.stage import Stage, clique, podcliqueset, staged
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
 
-LONGEST_PASS = "300"  # more would be refused
+LONGEST_PASS = "300"  # the highest value that is accepted
 # Only reached when something is broken. A rollout ends before the hard limit of a pass could end a frozen one.
 SECONDS_TO_START = 400.0
 SECONDS = 190.0
@@ -34,7 +34,7 @@ CLAIMS = "grove:queue:reconcile:claims"
 
 @dataclass(frozen=True, slots=True)
 class Caught:
-    """A process of a worker that was frozen in the middle of a pass."""
+    """A worker process that was frozen in the middle of a pass."""
 
     epoch: int  # of its claim
     pid: int
@@ -50,7 +50,7 @@ class Ground:
     redis: Redis
 
     def catch_in_a_pass(self, after: int = 0) -> Caught:
-        """Freeze a process that has the workload in its hands, by a claim that is later than another."""
+        """Freeze a process that has a claim on the workload, a later one than the given claim."""
         caught: list[Caught] = []
 
         def try_once() -> bool:
@@ -79,12 +79,12 @@ class Ground:
         return int(epoch), int(owner.partition("/")[2])
 
     def is_updated(self) -> bool:
-        """Say whether the rollout is over."""
+        """Return whether the rollout has ended."""
         scene = self.stage.witness.scene()
         return scene.is_complete(NAME) and scene.is_updated(NAME)
 
     def settle_updated(self) -> Scene:
-        """Wait until the rollout is over."""
+        """Wait until the rollout has ended."""
         return self.stage.settle_updated(NAME, SECONDS)
 
 

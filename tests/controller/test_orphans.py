@@ -1,4 +1,4 @@
-"""What a deleted set has left behind belongs to the set that is created under its name, and is not built anew."""
+"""Objects that a deleted set has left behind are adopted by the set that is created under its name."""
 
 from collections.abc import Callable
 
@@ -103,7 +103,7 @@ def test_what_another_object_controls_is_left_to_it_and_named(orphaned: Loop) ->
 
 
 class Refusing(Interrupted):
-    """A cluster that refuses some writes."""
+    """A cluster that rejects some writes."""
 
     def __init__(self, cluster: ClusterClient, refuses: Callable[[str], bool]) -> None:
         super().__init__(cluster, Way.CUT_BEFORE, lambda _number, _call: False)

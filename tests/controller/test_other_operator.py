@@ -1,4 +1,4 @@
-"""Where Grove's own operator runs, Grove UI writes nothing: tried on an API server that nobody shares."""
+"""While Grove's own operator runs, Grove UI writes nothing: tested on an API server of its own."""
 
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -75,7 +75,7 @@ KEPT_BY_GROVE = {"metadata": {"finalizers": [GROVE_FINALIZER]}}
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[ApiServer]:
-    """An API server with our definitions."""
+    """An API server with our CRDs."""
     if lacking := missing_binaries():
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     with running_apiserver() as running:
@@ -85,7 +85,7 @@ def server() -> Iterator[ApiServer]:
 
 @pytest.fixture
 def admin(server: ApiServer) -> Iterator[ClusterClient]:
-    """The cluster; after each test it has our definitions, no other operator and no workload."""
+    """The cluster; after each test it has our CRDs, no other operator and no workload."""
     cluster = ClusterClient(kubeconfig(server.kubeconfig))
     yield cluster
     for path in DEFINITIONS.glob("*.yaml"):
@@ -103,13 +103,13 @@ def admin(server: ApiServer) -> Iterator[ClusterClient]:
 
 @pytest.fixture
 def check(admin: ClusterClient) -> OperatorCheck:
-    """A check that has not looked yet."""
+    """A new check, which has not run yet."""
     return OperatorCheck(admin, mirror.ensure_cluster("real").pk)
 
 
 @pytest.fixture
 def reconcile(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Callable[[], object]:
-    """Take the workload one pass further, as a worker that has not looked yet."""
+    """Run one pass over the workload, as a worker that has not checked yet."""
 
     def act() -> object:
         cluster = ClusterClient(kubeconfig(server.kubeconfig))
@@ -120,13 +120,13 @@ def reconcile(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Callable[[]
 
 
 def mark_definition(cluster: ClusterClient, value: str | None, name: str = "podcliquesets.grove.io") -> None:
-    """Make a definition ours, or somebody else's."""
+    """Set or remove the annotation of a CRD that makes it ours."""
     change = {"metadata": {"annotations": {other_operator.DEFINITION_ANNOTATION: value}}}
     cluster.patch_merge(CUSTOMRESOURCEDEFINITIONS, name, change)
 
 
 def apply_definition(cluster: ClusterClient, path: Path, manager: str = FIELD_MANAGER) -> Obj:
-    """Apply a definition over whatever is there, as one who installs it does."""
+    """Apply a CRD over the existing one, as an installation does."""
     return cluster.apply(CUSTOMRESOURCEDEFINITIONS, yaml.safe_load(path.read_text()), field_manager=manager, force=True)
 
 
@@ -146,7 +146,7 @@ def keep_by_grove(cluster: ClusterClient) -> None:
 
 
 def list_all(cluster: ClusterClient) -> list[Obj]:
-    """Return everything that a controller writes, as it is now."""
+    """Return all objects that a controller writes, as they are now."""
     kinds = (PODCLIQUESETS, PODCLIQUES, PODGANGS, PODS, SERVICES)
     return [obj for kind in kinds for obj in cluster.list(kind, namespace="default").items]
 
@@ -169,7 +169,7 @@ def test_a_definition_without_our_mark_is_somebody_elses(admin: ClusterClient, c
 def test_a_schema_that_was_applied_over_ours_is_somebody_elses_although_our_mark_stays(
     admin: ClusterClient, check: OperatorCheck, name: str
 ) -> None:
-    """What one manager has put on an object stays where another one applies the rest."""
+    """The fields of one field manager stay when another one applies the rest."""
     group, plural = name.split("_")
     applied = apply_definition(admin, GROVES_DEFINITIONS / f"{name}.yaml", "crd-installer")
     assert other_operator.DEFINITION_ANNOTATION in applied["metadata"]["annotations"]
@@ -195,7 +195,7 @@ def test_a_lease_that_was_renewed_within_a_minute_is_held(admin: ClusterClient, 
 
 
 def look_after(check: OperatorCheck, monkeypatch: pytest.MonkeyPatch, seconds: float) -> str:
-    """Look again, some seconds later by the clock that nobody sets."""
+    """Check again, some seconds later by the monotonic clock."""
     later = SimpleNamespace(monotonic=lambda: time.monotonic() + seconds, time=time.time)
     monkeypatch.setattr(other_operator, "time", later)
     return check.check_now()
@@ -204,7 +204,7 @@ def look_after(check: OperatorCheck, monkeypatch: pytest.MonkeyPatch, seconds: f
 def test_a_lease_that_nobody_renews_any_more_is_none(
     admin: ClusterClient, check: OperatorCheck, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That takes as long as the lease lasts: its time may be of another clock than ours."""
+    """This takes as long as the lease lasts: its time may come from another clock than ours."""
     renew_lease(admin, ago=70)
     assert "has not watched the lease kube-system/grove-operator-leader-election for 15 s" in check.check_now()
     assert "has not watched the lease" in look_after(check, monkeypatch, 14)
@@ -306,7 +306,7 @@ def test_a_new_set_waits_for_groves_finalizer_where_other_workloads_are_groves(
     reconcile: Callable[[], object],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Grove's operator may have had nothing to write for a while."""
+    """Grove's operator may have written nothing for a while."""
     monkeypatch.setattr(other_operator, "RECENT_SECONDS", -60.0)
     admin.create(PODCLIQUESETS, pod_clique_set("default", "other"))
     applied = {"metadata": {"name": "other", "namespace": "default", "finalizers": [GROVE_FINALIZER]}}
@@ -353,7 +353,7 @@ def test_a_pass_beside_another_operator_writes_nothing(
 
 
 class Rival:
-    """What Grove's operator does as long as it runs: it makes every object again that is missing, in its own name."""
+    """What a running operator of Grove's does: it creates every missing object again, under its own field manager."""
 
     def __init__(self, cluster: ClusterClient, stored: Obj, finalizers: Sequence[str]) -> None:
         self.made = 0
@@ -363,7 +363,7 @@ class Rival:
         cluster.apply(PODCLIQUESETS, applied, field_manager=GROVE_MANAGER)
 
     def reconcile(self) -> None:
-        """Make what is missing."""
+        """Create what is missing."""
         for resource, obj in self._wanted:
             name = obj["metadata"]["name"]
             there = {one["metadata"]["name"] for one in self._cluster.list(resource, namespace="default").items}
@@ -586,7 +586,7 @@ COMMANDS: dict[str, Callable[[Caller], object]] = {
 
 @pytest.fixture
 def caller(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Caller:
-    """Somebody who may do everything, in the one cluster that there is."""
+    """A caller with all permissions, in the only cluster."""
     cluster = ClusterClient(kubeconfig(server.kubeconfig))
     monkeypatch.setattr(workload_client, "cluster_names", lambda: ("real",))
     monkeypatch.setattr(workload_client, "shared_cluster", lambda *_: cluster)
@@ -594,7 +594,7 @@ def caller(server: ApiServer, monkeypatch: pytest.MonkeyPatch) -> Caller:
 
 
 def refusal_of(command: Callable[[Caller], object], caller: Caller) -> tuple[type[CommandRefused], str]:
-    """Give a command, and return why it was refused."""
+    """Run a command, and return the error."""
     with pytest.raises(CommandRefused) as refused:
         command(caller)
     return refused.type, refused.value.sentence
@@ -604,7 +604,7 @@ def refusal_of(command: Callable[[Caller], object], caller: Caller) -> tuple[typ
 def test_while_the_cluster_is_being_listed_nobody_commands_anything(
     name: str, admin: ClusterClient, redis: Redis, caller: Caller
 ) -> None:
-    """The mirror cannot tell yet whose workload it is."""
+    """The mirror does not know yet which operator manages the workload."""
     admin.create(PODCLIQUESETS, pod_clique_set("default", "my"))
     keep_by_grove(admin)
     before = list_all(admin)

@@ -1,4 +1,4 @@
-"""The numbers that charts are drawn from: how many pods are wanted, there, current, extra, and may not be missing."""
+"""The numbers in charts: how many pods are desired, available, updated and surge, and how many must stay available."""
 
 from dataclasses import replace
 from typing import Any
@@ -18,7 +18,7 @@ ALL_OF_THE_GROUP = {"spec.template.podCliqueScalingGroups.0.minAvailable": 4}
 
 
 def strategy(kind: str, **budget: Any) -> dict[str, Any]:
-    """Return the edit that chooses a strategy."""
+    """Return the edit that sets a strategy."""
     return {"spec.updateStrategy": {"type": kind, **({"rollingUpdate": budget} if budget else {})}}
 
 

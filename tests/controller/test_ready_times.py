@@ -1,4 +1,4 @@
-"""How long pods took to become Ready is known also when an update has replaced all of them at once."""
+"""How long pods took to become Ready stays known when an update has replaced all of them at once."""
 
 import time
 from typing import Any, Final
@@ -30,7 +30,7 @@ REPLACED_AT_ONCE: Final[dict[str, Any]] = {
 
 @pytest.fixture
 def loop(cluster: ClusterClient, namespace: str) -> Loop:
-    """A set of one replica that is deployed and at rest; an update deletes all of its pods at once."""
+    """A set of one replica that is deployed and settled; an update deletes all of its pods at once."""
     deployed = make(cluster, namespace, REPLACED_AT_ONCE)
     deployed.run(lambda: deployed.is_complete() and deployed.outcomes[-1] == Done())
     deployed.observe()
@@ -45,19 +45,19 @@ def seen(loop: Loop) -> mirror.MirroredWorkload:
 
 
 def noted(loop: Loop) -> dict[str, ReadyTime]:
-    """Return what is noted on the workload's row, by clique."""
+    """Return what is stored on the workload's row, by clique."""
     return {one.clique: one for one in seen(loop).observed.ready_times}
 
 
 def replace_all(loop: Loop) -> None:
-    """Update to an image that never becomes Ready and has no fault, until all its pods have their nodes."""
+    """Update to an image that never becomes Ready and has no fault, until all new pods have nodes."""
     change_image(loop, "app:broken")
     loop.run(lambda: images(loop) == ["app:broken"] * 2 and all(pod["spec"].get("nodeName") for pod in loop.pods()))
     loop.observe()
 
 
 def planned(loop: Loop, after: float) -> Plan:
-    """Return what a pass would decide some seconds from now."""
+    """Return the plan of a pass some seconds from now."""
     found = seen(loop)
     return plan(workload_of(found.manifest), found.observed, time.time() + after)
 

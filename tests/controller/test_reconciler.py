@@ -1,4 +1,4 @@
-"""Whole passes on a cluster: a workload deploys, is updated, changes its mind, meets strangers, and goes."""
+"""Whole passes on a cluster: a workload is deployed, updated, changed meanwhile, meets strangers and is deleted."""
 
 import contextlib
 import time
@@ -75,12 +75,12 @@ def images(loop: Loop) -> list[str]:
 
 
 def is_updated(loop: Loop, image: str) -> bool:
-    """Say whether an update to an image has come to its end."""
+    """Return whether an update to an image has ended."""
     return set(images(loop)) == {image} and loop.is_complete()
 
 
 def outcomes() -> list[str]:
-    """Return how the rollouts stand, oldest first."""
+    """Return the outcomes of the rollouts, oldest first."""
     return [row.outcome for row in Rollout.objects.order_by("started", "id")]
 
 
@@ -134,12 +134,12 @@ def test_a_pass_that_ends_early_names_the_pods_that_it_has_replaced(
 
 def test_a_pass_whose_write_somebody_forestalls_names_the_pods_that_it_has_replaced(loop: Loop) -> None:
     first_times = is_first_time()
-    outrun = Interrupted(
-        loop.cluster, Way.OUTRUN, lambda number, call: call.startswith("create pods") and first_times(number, call)
+    conflicting = Interrupted(
+        loop.cluster, Way.CONFLICT, lambda number, call: call.startswith("create pods") and first_times(number, call)
     )
-    loop.cluster = outrun.as_cluster()
+    loop.cluster = conflicting.as_cluster()
     assert count_true_selections(loop) > 0
-    assert outrun.interruptions >= 3
+    assert conflicting.interruptions >= 3
 
 
 @pytest.mark.parametrize("way", [*Way], ids=lambda way: way.name)
@@ -154,7 +154,7 @@ def test_an_interrupted_pass_loses_no_name_of_a_pod_that_it_has_replaced(loop: L
 
 
 class WithoutStatuses(Interrupted):
-    """A cluster in which we may not write the statuses of PodCliques."""
+    """A cluster that rejects the statuses of PodCliques."""
 
     def update(self, resource: Resource, obj: Obj, **options: Any) -> Obj:
         if resource == PODCLIQUES:
@@ -175,8 +175,8 @@ def test_an_update_goes_on_though_the_cluster_refuses_the_status_that_names_what
 def count_true_selections(loop: Loop, interrupted: Interrupted | None = None) -> int:
     """Update the frontend and return how often its status named pods; it must name all that were replaced so far.
 
-    Pods are named before they are deleted. After an interruption one pass finds out what was deleted; from the next one
-    on no pod is named that is still there.
+    Pods are named before they are deleted. After an interruption one pass learns what was deleted; from the next pass
+    on no existing pod is named.
     """
 
     def frontends() -> dict[str, str]:
@@ -212,7 +212,7 @@ def test_what_a_pass_wrote_the_next_one_sees_without_looking(cluster: ClusterCli
     for _ in range(8):
         if loop.take_pass() != Requeue():
             break
-    # Without a watcher nobody learns that pods are placed and Ready; everything up to there is done.
+    # Without a watcher no pass learns that pods are scheduled and Ready; everything before that is done.
     assert Pod.objects.filter(gated=False).count() == PODS_OF_ONE
     assert not isinstance(loop.outcomes[-1], Retry)
 
@@ -286,7 +286,7 @@ def test_what_no_template_covers_follows_its_edits_through_everything_and_then_c
     loop.run(
         lambda: loop.status()["observedGeneration"] == generation and loop.is_complete() and loop.outcomes[-1] == Done()
     )
-    # In the sandbox its scheduler writes how far a gang is, a moment after the last pod is Ready.
+    # The sandbox's scheduler writes the phase of a gang a moment after the last pod is Ready.
     loop.run(lambda: all(gang["status"]["phase"] == "Running" for gang in listed(loop, PODGANGS)))
     loop.run(lambda: loop.outcomes[-1] == Done())
     group = loop.cluster.get(PODCLIQUESCALINGGROUPS, "chat-0-decode", namespace=loop.namespace)
@@ -306,7 +306,7 @@ def test_what_no_template_covers_follows_its_edits_through_everything_and_then_c
 
 
 def change_amounts(loop: Loop, resources: dict[str, Any]) -> None:
-    """Give the frontend other requests and limits, or the same in other words."""
+    """Give the frontend other requests and limits, or the same in another notation."""
     cliques = loop.stored()["spec"]["template"]["cliques"]
     cliques[0]["spec"]["podSpec"]["containers"][0]["resources"] = resources
     change = {"spec": {"template": {"cliques": cliques}}}
@@ -424,7 +424,7 @@ def test_what_a_pass_goes_on_with_is_what_the_mirror_then_has(
 
 
 def _bare(observed: Observed) -> Observed:
-    """Return what is observed without statuses, which the API server completes, and what moves with them."""
+    """Return what is observed without statuses, which the API server completes, and without what changes with them."""
     plain: dict[str, Any] = {"status": {}, "resource_version": "", "generation": 0}
     return replace(
         observed,
@@ -435,11 +435,11 @@ def _bare(observed: Observed) -> Observed:
     )
 
 
-# ---- what somebody deletes by hand
+# ---- objects that are deleted by hand
 
 
 def test_a_replica_of_which_only_its_gang_is_left_is_rebuilt(loop: Loop) -> None:
-    """No pass is taken before all else of it is collected: a pass in between would begin to rebuild it."""
+    """No pass runs before all other parts are collected: a pass in between would begin to rebuild them."""
     labels = f"{names.PART_OF}={loop.name}"
     before = {pod["metadata"]["uid"] for pod in loop.pods()}
     owners = (PODCLIQUES, PODCLIQUESCALINGGROUPS, SERVICES)
@@ -476,7 +476,7 @@ def test_a_first_deployment_that_finds_no_node_is_told_by_an_event(cluster: Clus
 
 
 def reason_of_no_node(pod: Obj) -> str:
-    """Return why a pod is on no node, in one word."""
+    """Return the reason why a pod has no node."""
     conditions = pod.get("status", {}).get("conditions") or ()
     return next((one.get("reason", "") for one in conditions if one["type"] == "PodScheduled"), "")
 
@@ -533,7 +533,7 @@ def test_a_set_of_many_cliques_names_every_field_that_has_no_effect(cluster: Clu
 
 
 def stranger(loop_namespace: str, name: str, like: Obj | None = None) -> Obj:
-    """Return a pod that looks like one of ours and belongs to nobody."""
+    """Return a pod with our labels and without an owner."""
     labels = like["metadata"]["labels"] if like else {names.PART_OF: "chat", names.MANAGED_BY: names.OPERATOR}
     held = {"schedulingGates": [{"name": names.SCHEDULING_GATE}, {"name": "a.example/theirs"}]}
     return {
@@ -560,7 +560,7 @@ def images_of_ours(loop: Loop) -> list[str]:
 
 
 def is_held(loop: Loop) -> bool:
-    """Say whether a write was refused so often that it is held back."""
+    """Return whether a write is backed off."""
     outcome = loop.outcomes[-1] if loop.outcomes else None
     return isinstance(outcome, RequeueAfter) and outcome.reason == "WriteDenied"
 
@@ -584,7 +584,7 @@ def test_a_name_that_somebody_has_taken_is_told_on_the_set_until_it_is_free(
 # ---- bad input
 
 
-# A tenth of three pods is none, which only the webhook and we can tell.
+# A tenth of three pods is none, which only the webhook and Grove UI can compute.
 NOTHING_TO_SPEND: Final = {"spec.template.cliques.0.updateStrategy": {"maxUnavailable": "10%", "maxSurge": 0}}
 
 

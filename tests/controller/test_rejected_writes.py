@@ -1,4 +1,4 @@
-"""Writes that the cluster refuses again and again: they stop growing in number, are shown, and go when it is over."""
+"""Writes that the cluster rejects again and again: their number stops growing, a condition shows them, and they end."""
 
 import math
 from collections.abc import Callable
@@ -42,7 +42,7 @@ def create(name: str) -> Create:
 def pass_of(
     *refused: str, accepted: tuple[str, ...] = (), unsent: tuple[str, ...] = (), error: ClusterError = FORBIDDEN
 ) -> ExecutionResult:
-    """Return what became of the writes of a pass."""
+    """Return the results of the writes of a pass."""
     return ExecutionResult(
         [
             *(WriteRecord(create(name), WriteResult.REJECTED, error=error) for name in refused),
@@ -53,14 +53,14 @@ def pass_of(
 
 
 def count_often(*refused: str, times: int = MAX_SAME_REJECTIONS) -> RejectedWrites:
-    """Return the record after the same refusals in several passes."""
+    """Return the record after the same rejections in several passes."""
     record = RejectedWrites("uid.1")
     for _ in range(times):
         record = record.after_pass(pass_of(*refused), NOW, is_whole=True)
     return record
 
 
-def test_a_write_is_held_back_when_it_was_refused_three_times_in_a_row() -> None:
+def test_a_write_is_backed_off_when_it_was_rejected_three_times_in_a_row() -> None:
     assert count_often("a", times=MAX_SAME_REJECTIONS - 1).compute_backed_off(NOW) == frozenset()
     assert count_often("a").compute_backed_off(NOW) == {"create Pod a"}
 
@@ -71,7 +71,7 @@ def test_another_reason_begins_the_count_anew() -> None:
 
 
 def refuse_by_turns(record: RejectedWrites, times: int) -> tuple[RejectedWrites, list[bool]]:
-    """Refuse a write for two reasons by turns; return also after which refusals it was held back."""
+    """Reject a write for two alternating reasons; return also after which rejections it was backed off."""
     held = []
     for number in range(times):
         record = record.after_pass(pass_of("a", error=(FORBIDDEN, EXISTS)[number % 2]), NOW, is_whole=True)
@@ -79,7 +79,7 @@ def refuse_by_turns(record: RejectedWrites, times: int) -> tuple[RejectedWrites,
     return record, held
 
 
-def test_a_write_that_is_refused_for_changing_reasons_is_held_back_as_well() -> None:
+def test_a_write_that_is_rejected_for_changing_reasons_is_backed_off_too() -> None:
     record, held = refuse_by_turns(RejectedWrites("uid.1"), 20)
     assert held == [False] * (MAX_REJECTIONS - 1) + [True] * (20 - MAX_REJECTIONS + 1)
     assert (record.has_backed_off, record.backoff_until) == (True, NOW + 60.0)
@@ -87,19 +87,19 @@ def test_a_write_that_is_refused_for_changing_reasons_is_held_back_as_well() -> 
     assert parse_rejected_writes(render_rejected_writes(record), "uid.1") == record
 
 
-def test_a_write_that_is_accepted_ends_the_row_of_refusals_for_whatever_reason() -> None:
+def test_a_write_that_is_accepted_ends_the_row_of_rejections_for_whatever_reason() -> None:
     record, _ = refuse_by_turns(RejectedWrites("uid.1"), MAX_REJECTIONS - 1)
     record = record.after_pass(pass_of(accepted=("a",)), NOW, is_whole=True)
     assert refuse_by_turns(record, MAX_REJECTIONS - 1)[1] == [False] * (MAX_REJECTIONS - 1)
 
 
-def test_a_record_of_an_earlier_version_holds_back_what_it_held_back() -> None:
+def test_a_record_of_an_earlier_version_backs_off_the_same_writes() -> None:
     stored = render_rejected_writes(count_often("a"))
     stored["writes"] = {key: one[:2] for key, one in stored["writes"].items()}
     assert parse_rejected_writes(stored, "uid.1").compute_backed_off(NOW) == {"create Pod a"}
 
 
-def test_after_a_pause_one_write_of_its_like_is_tried_and_each_has_its_turn() -> None:
+def test_after_a_pause_one_write_of_its_group_is_tried_and_each_has_its_turn() -> None:
     record = count_often("a", "b", "c")
     tried = []
     for _ in range(6):
@@ -119,7 +119,7 @@ def test_pauses_double_up_to_a_minute() -> None:
     assert pauses == [1, 2, 4, 8, 16, 32, MAX_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS, MAX_BACKOFF_SECONDS]
 
 
-def test_a_write_that_is_accepted_releases_its_like() -> None:
+def test_a_write_that_is_accepted_releases_its_group() -> None:
     record = count_often("a", "b").after_pass(pass_of(accepted=("a",), unsent=("b",)), NOW, is_whole=True)
     assert (record.writes, record.problem, record.backoff_until) == ({}, None, 0.0)
 
@@ -130,14 +130,14 @@ def test_what_the_plan_wants_no_more_is_forgotten_but_not_by_a_pass_that_was_cut
     assert record.after_pass(ExecutionResult(), NOW, is_whole=True).writes == {}
 
 
-def test_what_was_not_sent_because_others_like_it_were_refused_is_held_back_with_them() -> None:
+def test_what_was_not_sent_because_others_like_it_were_rejected_is_backed_off_with_them() -> None:
     record = RejectedWrites("uid.1")
     for _ in range(MAX_SAME_REJECTIONS):
         record = record.after_pass(pass_of("a", unsent=("b", "c")), NOW, is_whole=True)
     assert record.compute_backed_off(NOW) == {"create Pod a", "create Pod b", "create Pod c"}
     assert "create Pod d" not in record.compute_backed_off(NOW)
     assert record.problem is not None
-    assert record.problem[1].endswith("The same holds for 2 more.")
+    assert record.problem[1].endswith("The same applies to 2 more.")
 
 
 def test_a_record_is_read_back_and_counts_for_the_spec_it_was_made_for() -> None:
@@ -153,7 +153,7 @@ database = pytest.mark.django_db(transaction=True)
 
 
 def made_by_grove(cluster: ClusterClient, namespace: str, replicas: int) -> Loop:
-    """Create a set whose PodGangs exist already as Grove makes them: without the index of their replica."""
+    """Create a set whose PodGangs exist already as Grove creates them: without the index of their replica."""
     stored = cluster.create(
         PODCLIQUESETS, small({"metadata.namespace": namespace, **ONE_REPLICA, "spec.replicas": replicas})
     )
@@ -182,7 +182,7 @@ def made_by_grove(cluster: ClusterClient, namespace: str, replicas: int) -> Loop
 
 
 def count_creates(loop: Loop, resource: str) -> tuple[Interrupted, Callable[[], int]]:
-    """Have the writes of a loop counted from now on."""
+    """Count the creates of a loop from now on."""
     watched = Interrupted(loop.cluster, Way.CUT_BEFORE, lambda _number, _call: False)
     loop.cluster = watched.as_cluster()
     return watched, lambda: sum(call.startswith(f"create {resource} ") for call in watched.writes)
@@ -199,7 +199,7 @@ def test_creates_of_gangs_that_exist_already_stop_growing_and_are_shown(cluster:
     assert denied["reason"] == "AlreadyExists"
     assert "PodGang chat-0 exists already" in denied["message"]
     assert "grove.io/podcliqueset-replica-index=0" in denied["message"]
-    # An hour of passes, one every few seconds, whoever wakes the workload.
+    # An hour of passes, one every few seconds, as if the workload was enqueued again and again.
     clock = Workload.objects.get(namespace=namespace).refused["until"]
     for second in range(0, 3600, 20):
         outcome = loop.take_pass(clock + second)
@@ -216,7 +216,7 @@ def test_creates_of_gangs_that_exist_already_stop_growing_and_are_shown(cluster:
 @pytest.mark.database
 @database
 @pytest.mark.usefixtures("redis")
-def test_what_is_refused_no_more_is_done_and_no_longer_shown(cluster: ClusterClient, namespace: str) -> None:
+def test_what_is_no_longer_rejected_is_written_and_no_longer_shown(cluster: ClusterClient, namespace: str) -> None:
     loop = made_by_grove(cluster, namespace, 1)
     loop.run(lambda: bool(loop.condition("WriteDenied")))
     label = {"metadata": {"labels": {names.REPLICA_INDEX: "0"}}}
@@ -229,7 +229,7 @@ def test_what_is_refused_no_more_is_done_and_no_longer_shown(cluster: ClusterCli
 @pytest.mark.database
 @database
 @pytest.mark.usefixtures("redis")
-def test_a_pod_that_is_lost_is_replaced_although_others_are_refused(cluster: ClusterClient, namespace: str) -> None:
+def test_a_pod_that_is_lost_is_replaced_although_others_are_rejected(cluster: ClusterClient, namespace: str) -> None:
     theirs: Obj = {"metadata": {"name": "chat-0", "namespace": namespace}, "spec": {"clusterIP": "None"}}
     cluster.create(SERVICES, theirs)
     loop = make(cluster, namespace)

@@ -1,4 +1,4 @@
-"""The role in deploy/rbac is enough to roll a workload, and has no verb that nobody needs."""
+"""The role in deploy/rbac is enough for a rollout, and has no verb that nothing uses."""
 
 from pathlib import Path
 from typing import Final
@@ -24,7 +24,7 @@ ROLE: Final[Obj] = yaml.safe_load(Path("deploy/rbac/controller.yaml").read_text(
 
 @pytest.fixture
 def restricted(site: Site) -> ClusterClient:
-    """The cluster as a user who may do nothing by himself."""
+    """The cluster as a user without permissions of its own sees it."""
     return restricted_user(site)
 
 

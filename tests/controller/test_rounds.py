@@ -27,7 +27,7 @@ DELETE: Final = "delete Pod"  # its name is random
 
 
 def outdated() -> Cluster:
-    """Return three pods of one clique, of which one at a time is to be replaced."""
+    """Return three pods of one clique that are to be replaced one at a time."""
     return settled(workload(clique("a", 3, 1, (1, 0)), strategy=Strategy.ROLLING_UPDATE)).update()
 
 
@@ -47,7 +47,7 @@ def nothing_sent(_one: Round) -> list[WriteRecord]:
 def take_pass(
     cluster: Cluster, *answers: Answer, backed_off: frozenset[str] = frozenset()
 ) -> tuple[list[Round], RoundsEnd]:
-    """Take one pass whose first rounds are answered like this, and all others with `applied`; return what it yields."""
+    """Run a pass whose first rounds get these answers, and all others `applied`; return its rounds and how it ended."""
     observed, now = cluster.world.observed(), cluster.world.now
     facts = StatusFacts((), (), RejectedWrites(), now)
     layout, ready_times = make_layout(cluster.workload), measure_ready_times(observed)

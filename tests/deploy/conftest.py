@@ -1,7 +1,7 @@
-"""The two servers that the definitions are tried on: the sandbox, and a real kube-apiserver.
+"""The two servers for the tests of the definitions: the sandbox, and a real kube-apiserver.
 
-A test that takes `server` runs on each; a test that takes `apiserver` is about the real one alone. Both have the
-definitions of `deploy/crds` installed by the time a test sees them, and every test gets a namespace of its own.
+A test that takes `server` runs on each; a test that takes `apiserver` runs only on the real one. Both have the
+definitions of `deploy/crds` installed, and every test gets a namespace of its own.
 """
 
 import secrets
@@ -19,7 +19,7 @@ from tests.servers import find_apiserver
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server that knows the definitions."""
+    """A server with the definitions installed."""
 
     kubeconfig: Path
     raw: Raw

@@ -1,7 +1,7 @@
-"""The manifests that the definitions are tried with, and small edits to them.
+"""The manifests for the tests of the definitions, and small edits to them.
 
-A case is an accepted manifest and one edit, so that what is refused differs from what is accepted in exactly the thing
-the case is about. Edits are written as dotted paths, list items by their index: `spec.template.cliques.0.name`.
+A case is an accepted manifest and one edit, so that a rejected manifest differs from an accepted one in exactly one
+thing. Edits are written as dotted paths, list items by their index: `spec.template.cliques.0.name`.
 """
 
 import copy
@@ -29,7 +29,7 @@ class _Removed(Enum):
     REMOVED = "removed"
 
 
-REMOVED: Final = _Removed.REMOVED  # as the value of an edit: the field is taken out
+REMOVED: Final = _Removed.REMOVED  # as the value of an edit: the field is removed
 
 
 def load(path: Path) -> Obj:
@@ -40,7 +40,7 @@ def load(path: Path) -> Obj:
 
 @cache
 def _read(path: Path) -> str:
-    # As JSON: what a YAML alias shares is taken apart, so that an edit changes one place only.
+    # As JSON: it copies what YAML aliases share, so that an edit changes one place only.
     return json.dumps(yaml.safe_load(path.read_text()))
 
 

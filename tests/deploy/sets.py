@@ -1,4 +1,4 @@
-"""PodCliqueSets by plain HTTP, so that a test sees a server's answers as they are, refusals included."""
+"""PodCliqueSets by plain HTTP, so that a test sees the unchanged responses of a server, errors included."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -33,7 +33,7 @@ class Sets:
         return cls(raw, namespace)
 
     def create(self, manifest: Obj, *, dry_run: bool = True) -> RawAnswer:
-        """Create a set; a field that the schema does not know is refused."""
+        """Create a set; a field that is not in the schema is rejected."""
         return self.raw.call("POST", f"{self._path}?fieldValidation=Strict{_dry(dry_run)}", manifest)
 
     def update(self, manifest: Obj, *, dry_run: bool = True) -> RawAnswer:
@@ -68,7 +68,7 @@ class Sets:
 def causes(answer: RawAnswer) -> list[Cause]:
     """Return what the server found wrong; fails when it found nothing wrong.
 
-    Left out is the remark that rules were not run because the object is malformed: it is about no field.
+    The remark that rules were not evaluated because the object is malformed is left out: it is about no field.
     """
     assert answer.code == UNPROCESSABLE, answer
     found = [Cause(cause.get("field", ""), cause["message"]) for cause in answer.status["details"]["causes"]]

@@ -1,7 +1,7 @@
-"""Server-side apply: several hands on one set, each with the fields it wrote.
+"""Server-side apply: several managers of one set, each with its own fields.
 
 Update tools touch single containers and variables of a template (Grove's own tests set one variable that way), so the
-lists that people edit in part must be merged by their keys and not replaced.
+lists that clients edit in part must be merged by their keys and not replaced.
 """
 
 from typing import Any

@@ -1,4 +1,4 @@
-"""The values that the definitions fill in, and those they leave to the code on purpose."""
+"""The defaults in the definitions, and those that are left to the code on purpose."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The definition files themselves: what they register, what they describe, how large they are, which CEL they speak."""
+"""The definition files themselves: names, descriptions, size, and the CEL that they use."""
 
 import json
 from pathlib import Path

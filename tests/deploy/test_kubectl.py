@@ -1,4 +1,4 @@
-"""What a person at a terminal sees: installing, listing with columns, explaining, scaling, applying the samples."""
+"""kubectl on both servers: install, list with columns, explain, scale, apply the samples."""
 
 import os
 import subprocess

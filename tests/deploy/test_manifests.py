@@ -1,4 +1,4 @@
-"""The samples and Grove's own workloads: both servers take them as they are."""
+"""The samples and Grove's own workloads: both servers accept them unchanged."""
 
 import copy
 from pathlib import Path
@@ -21,7 +21,7 @@ GPUS_OF_THE_SANDBOX = 64
 
 
 def is_part_of(part: Any, whole: Any) -> bool:
-    """Say whether everything in `part` is in `whole`, which may have more fields but not more list items."""
+    """Return whether everything in `part` is in `whole`, which may have more fields but not more list items."""
     if isinstance(part, dict):
         return isinstance(whole, dict) and all(k in whole and is_part_of(v, whole[k]) for k, v in part.items())
     if isinstance(part, list):
@@ -93,7 +93,7 @@ def pods_by_clique(manifest: dict[str, Any]) -> dict[str, int]:
 
 
 def gpus(manifest: dict[str, Any]) -> int:
-    """Return how many GPUs a set asks for."""
+    """Return how many GPUs a set requests."""
     pods = pods_by_clique(manifest)
     return sum(
         pods[clique["name"]] * int(container["resources"]["requests"].get("nvidia.com/gpu", 0))

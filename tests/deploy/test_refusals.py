@@ -1,7 +1,7 @@
-"""What the definitions refuse when a PodCliqueSet is created, on which field and with which sentence.
+"""What the definitions reject when a PodCliqueSet is created, on which field and with which message.
 
-Every case is the accepted set of `complete.yaml` and one edit. Beside the refused edits stand the accepted ones that
-come closest to them, so that a rule can be neither too loose nor too strict.
+Every case is the accepted set of `complete.yaml` and one edit. Beside the rejected edits are the closest accepted ones,
+so that a rule can be neither too loose nor too strict.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ NO_COMPONENTS: Edits = {f"{FRONTEND}.updateStrategy": REMOVED, f"{DECODE}.update
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """An edit that is refused, the field that the refusal names, and how its sentence goes."""
+    """An edit that is rejected, the field that the error names, and its message."""
 
     name: str
     edits: Edits

@@ -1,4 +1,4 @@
-"""A viewer and a listed cluster, as the pages have them."""
+"""The fixtures of the page tests: a viewer, and a cluster whose objects are listed."""
 
 from tests.web.conftest import _static_files, row, viewer
 

@@ -1,4 +1,4 @@
-"""The change feed on a real Redis: in order, resumable, merged, and silent about a Redis that is away."""
+"""The change feed on a real Redis: in order, resumable, merged, and harmless while Redis is down."""
 
 import logging
 

@@ -16,7 +16,7 @@ from rollouts.live.fragment_cache import FragmentCache
 from rollouts.live.fragments import Fragment, FragmentSource
 
 VIEWERS = 20
-SECONDS = 60  # only reached when something is broken
+SECONDS = 60  # a limit for broken code only
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def cache() -> FragmentCache:
 
 @pytest.fixture
 def ask(cache: FragmentCache) -> Callable[..., HttpResponse]:
-    """Ask for a fragment."""
+    """Return a function that requests a fragment."""
 
     def ask(key: object, render: Callable[[], str], **headers: str) -> HttpResponse:
         return cache.response(RequestFactory().get("/", headers=headers), Fragment(key, render))
@@ -56,7 +56,7 @@ def test_those_who_ask_while_it_is_rendered_share_the_next_rendering(ask: Callab
         others = [pool.submit(ask_after_the_first) for _ in range(VIEWERS)]
         assert first.result() == b"rendering 1"
         answers = {one.result() for one in others}
-    # One rendering for all, or two where a thread came late: never one for each, and never the one that was too early.
+    # All share one rendering, or two if a thread was late: never one each, and never the one that began too early.
     assert answers <= {b"rendering 2", b"rendering 3"}
 
 
@@ -214,7 +214,7 @@ def test_of_parts_that_are_made_of_the_same_the_lowest_in_rank_goes_first(cache:
         await asyncio.gather(*waiting)
 
     asyncio.run(scene())
-    # The one that came first may have been at work before the others came.
+    # The first one may have started before the others were queued.
     assert rendered in ([4, 1, 2, 3], [1, 2, 3, 4])
 
 

@@ -1,4 +1,4 @@
-"""The hub's way of waiting, and of ending."""
+"""The hub: waiting for events, and cancellation."""
 
 import asyncio
 from typing import Any
@@ -9,7 +9,7 @@ from rollouts.live import change_feed
 from rollouts.live.change_feed import FIRST_ID, ReadResult
 from rollouts.live.hub import FeedSubscriber, Hub, wait_for_event
 
-SECONDS = 60  # only reached when something is broken
+SECONDS = 60  # a limit for broken code only
 
 
 def test_who_is_cancelled_at_the_moment_of_the_event_is_cancelled_nevertheless() -> None:

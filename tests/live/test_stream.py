@@ -1,4 +1,4 @@
-"""The stream of a page: what it shows is brought to it when it changes, to whoever may see, and nothing else."""
+"""The stream of a page: it sends the parts that the page shows when they change, and only to viewers."""
 
 import asyncio
 import contextlib
@@ -41,7 +41,7 @@ from tests.api.read import fleet
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-SECONDS = 60.0  # only reached when something is broken
+SECONDS = 60.0  # a limit for broken code only
 LIST = "/live/workloads/"
 OVERRIDES = "/live/overrides/"
 CHAT = "sandbox/default/chat"
@@ -62,7 +62,7 @@ def _quick(settings: Any) -> None:
 
 
 class Stream:
-    """An open answer, read as it comes."""
+    """An open response, read event by event."""
 
     def __init__(self, answer: Any) -> None:
         self.events: list[Event] = []
@@ -71,11 +71,11 @@ class Stream:
 
     @property
     def news(self) -> list[Event]:
-        """What was told but that all is quiet, which a server that takes its time says at any moment."""
+        """All events but heartbeats, which a slow server may send at any moment."""
         return [event for event in self.events if event.name != "heartbeat"]
 
     async def wait_for(self, name: str, **about: str) -> Event:
-        """Return the next event of a name, and about this."""
+        """Return the next event with this name and data."""
         async with asyncio.timeout(SECONDS):
             while True:
                 event = await self.next()
@@ -95,12 +95,12 @@ class Stream:
 
 
 def open_stream(client: Client, *shown: str, **headers: str) -> Any:
-    """Ask for the stream of a page that shows this."""
+    """Request the stream of a page that shows these parts."""
     return client.get(f"/live/stream/?{urlencode({'show': shown}, doseq=True)}", headers=headers)
 
 
 def watch(client: Client, *shown: str, then: Callable[[Stream], Awaitable[None]]) -> Stream:
-    """Open the stream of a page, and do something while it is open."""
+    """Open the stream of a page and run a scene while it is open."""
     answer = open_stream(client, *shown)
     assert answer.status_code == 200, answer.content
     stream = Stream(answer)
@@ -114,14 +114,14 @@ def watch(client: Client, *shown: str, then: Callable[[Stream], Awaitable[None]]
 
 
 def read_part(text: str) -> LivePart:
-    """Read what a page says of a part it shows."""
+    """Parse the description of a part."""
     shown = parse_shown_part(text)
     assert shown is not None
     return shown[0]
 
 
 async def in_thread(act: Callable[[], object]) -> None:
-    """Do something to the database, as another process would."""
+    """Change the database in a thread and connection of its own, like another process."""
 
     def commit() -> None:
         act()
@@ -295,7 +295,7 @@ def test_an_account_has_so_many_different_parts_open_at_once_over_all_its_stream
     pages = [parts(first, 16) for first in range(10, 10 + 6 * 16, 16)]
     first, *others = [Stream(open_stream(viewer, *shown)) for shown in pages]
     for shown in (*pages, parts(600, MAX_PARTS_PER_ACCOUNT - 6 * 16)):
-        assert open_stream(viewer, *shown).status_code == 200  # as many as may be; those of other pages count once
+        assert open_stream(viewer, *shown).status_code == 200  # up to the limit; a part of several pages counts once
         gc.collect()
     refused = open_stream(viewer, *parts(600, MAX_PARTS_PER_ACCOUNT - 6 * 16 + 1))
     assert (refused.status_code, refused["Retry-After"]) == (429, "30")
@@ -497,7 +497,7 @@ def test_a_part_that_is_slow_and_changes_all_the_time_is_brought_nevertheless(
     numbers = count(1)
 
     def render_slowly(place: WorkloadRef, most: int) -> EventList:
-        time.sleep(1.5)  # longer than parts wait for each other
+        time.sleep(1.5)  # longer than the batch time of events
         return EventList((), 0, is_partial=False, problem=f"Look {next(numbers)}.")
 
     monkeypatch.setattr("rollouts.web.events.event_list", render_slowly)
@@ -516,7 +516,7 @@ def test_a_page_is_told_that_it_is_current_though_a_slow_part_changes_all_the_ti
     viewer: Client, row: models.Cluster, redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def look_slowly(*given: Any) -> WorkloadPage:
-        time.sleep(1.5)  # longer than parts are waited for
+        time.sleep(1.5)  # longer than the batch time of events
         return workload_list(*given)
 
     monkeypatch.setattr("rollouts.web.workloads.workload_list", look_slowly)

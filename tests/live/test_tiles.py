@@ -1,4 +1,4 @@
-"""Parts of pages as frames and tiles: taken apart to the letter, and of many tiles only those brought that changed."""
+"""Frames and tiles: splitting loses no byte, and the stream sends only the tiles that changed."""
 
 import asyncio
 import re
@@ -27,27 +27,27 @@ CHANGE = Change("sandbox", "workload", "sandbox/default/big", ("pods",))
 
 
 def put_together(frame: str, tiles: Mapping[str, str]) -> str:
-    """Put tiles into their places, as live-updates.js does."""
+    """Put the tiles into the frame, like live-updates.js."""
     return re.sub(r'<(\w+) id="([^"]+)" data-unchanged></\1>', lambda place: tiles.get(place[2], place[0]), frame)
 
 
 def tile(name: str, text: str = "") -> str:
-    """Write a tile."""
+    """Return the HTML of a tile."""
     return f'<div data-tile id="{name}" class="tile">{text}</div>'
 
 
 def tiled(*tiles: str) -> TiledHtml:
-    """Take a part apart that holds some tiles."""
+    """Split a part with these tiles."""
     return split_tiles(f'<section id="picture">{" ".join([*tiles, tile("last")])}</section>')
 
 
 class Outline(HTMLParser):
-    """Counts the elements of a text that stand beside each other."""
+    """Counts the top-level elements of a text."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
         self.depth = self.count = 0
-        self.beside = ""  # text outside of them
+        self.beside = ""  # text outside of elements
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: object) -> None:
@@ -142,7 +142,7 @@ def test_whoever_missed_a_rendering_is_brought_all_tiles_and_whoever_has_it_only
 
 
 async def _fail_pods(redis: Redis, beginning: str) -> None:
-    """Have pods of the workload not ready any more, and told."""
+    """Make pods of the workload unready, and publish the change."""
 
     def fail() -> Any:
         models.Pod.objects.filter(name__startswith=beginning).update(ready=False)

@@ -1,1 +1,1 @@
-"""The mirror and the watcher that keeps it."""
+"""The mirror: its rows, how they move, and how they are read."""

@@ -1,7 +1,7 @@
-"""How long the mirror takes: run `python -m tests.mirror.bench`. Prints figures, asserts nothing.
+"""Measures the mirror: run `python -m tests.mirror.bench`. It prints figures and asserts nothing.
 
-Each figure is the best of several runs, in time of this process on the processor: the rest measures what else the
-machine was doing. The database is the one of `DATABASE_URL`, else SQLite; what PostgreSQL does itself is not counted.
+Each figure is the best of several runs, in CPU time of this process: wall time would also measure what else the machine
+does. The database is that of `DATABASE_URL`, else SQLite; what PostgreSQL itself does is not counted.
 """
 
 import itertools

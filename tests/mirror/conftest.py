@@ -1,4 +1,4 @@
-"""A cluster's row to hang objects on."""
+"""The row of a cluster, to which a test adds objects."""
 
 import pytest
 
@@ -7,5 +7,5 @@ from rollouts import mirror, models
 
 @pytest.fixture
 def cluster() -> models.Cluster:
-    """The row of a cluster of which nothing is known yet."""
+    """The row of a cluster without objects."""
     return mirror.ensure_cluster("east", "sandbox")

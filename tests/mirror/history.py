@@ -1,4 +1,4 @@
-"""The past of a small cluster: pods that come, change, leave and go, as a watch tells it and as lists find it."""
+"""The past of a small cluster: pods that are created, changed, deleted and gone, as a watch and as lists report it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +16,7 @@ DEEDS = (CREATE, TOUCH, FLIP, LEAVE, DELETE, HIDE, SHOW)
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A line of a watch."""
+    """An event of a watch."""
 
     obj: Obj
     is_end: bool  # DELETED: gone, or no longer in the view of the selector
@@ -33,7 +33,7 @@ class _State:
 
 
 class History:
-    """Everything that happened; moments are numbers of events."""
+    """Everything that happened; a time is the number of an event."""
 
     def __init__(self, deeds: Sequence[tuple[str, str]]) -> None:
         self.events: list[Event] = []
@@ -46,14 +46,14 @@ class History:
                 self._states.append(dict(self._now))
 
     def listed(self, moment: int) -> tuple[list[Obj], int]:
-        """Return what a list finds after so many events, and its version."""
+        """Return what a list contains after so many events, and its resourceVersion."""
         states = self._states[moment]
         found = [_pod(name, state) for name, state in states.items() if not state.hidden]
         version = int(self.events[moment - 1].obj["metadata"]["resourceVersion"]) if moment else 0
         return found, version
 
     def end(self) -> dict[str, tuple[str, int, bool, bool]]:
-        """Return what is there in the end: uid, version, ready, leaving."""
+        """Return what exists in the end: uid, version, ready, leaving."""
         return {
             name: (state.uid, state.version, state.ready, state.leaving)
             for name, state in self._now.items()
@@ -66,7 +66,7 @@ class History:
             return self._put(name, _State(f"{name}-{version}", version)) if deed == CREATE else None
         if deed == DELETE:
             del self._now[name]
-            # What nobody sees ends unseen.
+            # No watch reports the end of a hidden object.
             return None if state.hidden else Event(_pod(name, _moved(state, version)), is_end=True, is_death=True)
         if deed == CREATE or state.hidden != (deed == SHOW):
             return None

@@ -1,4 +1,4 @@
-"""Objects of one workload as an API server would tell them, in a few words, with versions that the test chooses."""
+"""Objects of one workload as an API server reports them, with the versions that a test chooses."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def metadata(name: str, *, uid: str, version: int, owner: tuple[str, str] | None
 
 
 def ours(labels: dict[str, str] | None = None, replica: int = 0) -> dict[str, str]:
-    """Return the labels of something that belongs to the set."""
+    """Return the labels of an object that belongs to the set."""
     common = {names.MANAGED_BY: names.OPERATOR, names.PART_OF: SET, names.REPLICA_INDEX: str(replica)}
     return common | (labels or {})
 

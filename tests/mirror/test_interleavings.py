@@ -1,8 +1,8 @@
-"""Two watchers and a writer tell the mirror the same past, each at its own pace: it ends as the cluster does.
+"""Two watchers and a writer store the same past, each at its own pace: the mirror ends as the cluster does.
 
-A watcher tells events in order, in batches, and now and then lists everything anew. The writer stores late answers to
-its own writes, which may be any object of the past, and what it found to be gone. Whenever a row changes, the call that
-changed it says so: no workload stays asleep.
+A watcher stores events in order, in batches, and now and then a whole list. The writer stores late answers to its own
+writes, which may be any object of the past, and ends that it has inferred. The call that changes a row always returns
+it: so every workload is enqueued.
 """
 
 import threading
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.database
 KEY = "east/web/my"
 
 deeds = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(DEEDS)), min_size=1, max_size=40)
-# Who does something, and how much of it: a watcher goes on by so many events, or lists; the writer looks so far back.
+# Who acts, and how much: a watcher stores so many events, or a list; the writer goes so many events back.
 moves = st.lists(
     st.tuples(st.sampled_from(["grow", "a", "b", "list a", "list b", "write", "conclude"]), st.integers(1, 6)),
     max_size=40,
@@ -46,7 +46,7 @@ class Telling:
         self._heard = {"a": 0, "b": 0}
 
     def move(self, who: str, amount: int) -> set[str]:
-        """Let one of them do something; return which workloads it would wake."""
+        """Let one of them store something; return which workloads it would enqueue."""
         match who.split():
             case ["grow"]:
                 self._now = min(len(self._past.events), self._now + amount)
@@ -61,7 +61,7 @@ class Telling:
                 return self._advance(who, amount)
 
     def finish(self) -> None:
-        """Let all that happened be told."""
+        """Let everything that happened be stored."""
         self._now = len(self._past.events)
         for watcher in self._heard:
             self._advance(watcher, self._now)
@@ -108,7 +108,7 @@ def test_however_the_past_is_told_the_mirror_ends_as_the_cluster(
 
 
 def content(shown: dict[str, tuple[str, int, bool, bool]]) -> dict[str, tuple[str, bool, bool]]:
-    """Return what a pass looks at: all but the version."""
+    """Return what a pass reads: everything except the version."""
     return {name: (uid, ready, leaving) for name, (uid, _, ready, leaving) in shown.items()}
 
 

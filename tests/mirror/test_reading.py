@@ -1,4 +1,4 @@
-"""A workload is read as the engine wants it: everything that is its own, and nothing else."""
+"""A workload is read as values of the engine: everything that belongs to it, and nothing else."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ CREATED = 1767323045.0
 
 
 def store_workload(cluster: models.Cluster) -> None:
-    """Store a set with one of each kind."""
+    """Store a set with one object of each kind."""
     mirror.store(cluster, PODCLIQUESETS, [objects.pod_clique_set()])
     mirror.store(cluster, PODCLIQUESCALINGGROUPS, [objects.group()])
     mirror.store(cluster, PODCLIQUES, [objects.clique(), objects.member()])

@@ -1,4 +1,4 @@
-"""A row says what the cluster said last, whoever tells it and in whatever order."""
+"""A row is the last state that the cluster has reported, whoever stores it and in whatever order."""
 
 import pytest
 
@@ -12,7 +12,7 @@ KEY = "east/web/my"
 
 
 def stored(name: str = "my-0-c-abcde") -> models.Pod | None:
-    """Return the row of a pod that is there."""
+    """Return the row of a pod that exists."""
     found: models.Pod | None = models.Pod.objects.filter(name=name).first()
     return found
 
@@ -89,7 +89,7 @@ def test_an_object_may_leave_a_selector_and_come_back(cluster: models.Cluster) -
     mirror.store(cluster, PODS, [], gone=[objects.pod(version=4)])
     assert mirror.store(cluster, PODS, [objects.pod(version=5)]) == {KEY}
     assert stored() is not None
-    # The same told at once.
+    # The same in one call.
     mirror.store(cluster, PODS, [objects.pod(version=9)], gone=[objects.pod(version=8)])
     assert stored() is not None
 
@@ -97,7 +97,7 @@ def test_an_object_may_leave_a_selector_and_come_back(cluster: models.Cluster) -
 def test_another_object_of_the_name_takes_the_place_of_the_former(cluster: models.Cluster) -> None:
     mirror.store(cluster, PODS, [objects.pod(version=3, uid="first")])
     assert mirror.store(cluster, PODS, [objects.pod(version=9, uid="second")]) == {KEY}
-    # The end of the first one is heard late.
+    # The end of the first one is reported late.
     assert mirror.store(cluster, PODS, [], gone=[objects.pod(version=8, uid="first")]) == set()
     assert mirror.store(cluster, PODS, [objects.pod(version=5, uid="first")]) == set()
     assert stored().uid == "second"  # type: ignore[union-attr]

@@ -15,7 +15,7 @@ from tests import data_folders
 from tests.apiserver import free_port
 
 ROOT = Path(__file__).parents[2]
-# Generous: these are only reached when something is broken.
+# Generous limits, for broken code only.
 SECONDS_TO_START = 240
 SECONDS_TO_STOP = 120
 
@@ -94,11 +94,11 @@ class Product:
         return code
 
     def wait_until_nothing_is_left(self) -> None:
-        """Wait until no process is left: those that were killed take a moment to go."""
+        """Wait until no process is left; killed ones take a moment to end."""
         wait_until(lambda: not self.processes(), SECONDS_TO_STOP, lambda: str(self.processes()))
 
     def processes(self) -> dict[int, str]:
-        """Every live process that was started with this data folder, by id, with its command line."""
+        """Return the command lines of all processes with this data folder, by process id."""
         return _processes_on(self.data_dir)
 
     def _read(self) -> None:
@@ -109,7 +109,7 @@ class Product:
 
 @contextlib.contextmanager
 def product(data_dir: Path, **variables: str) -> Iterator[Product]:
-    """Start the product; whatever the test did, nothing of it is left afterwards."""
+    """Start the product, and stop all its processes at the end."""
     data_folders.fill(data_dir)
     with _started(data_dir, {**data_folders.database_of(data_dir), **variables}) as running:
         yield running
@@ -117,14 +117,14 @@ def product(data_dir: Path, **variables: str) -> Iterator[Product]:
 
 @contextlib.contextmanager
 def product_from_nothing(data_dir: Path) -> Iterator[Product]:
-    """Start the product for the first time ever: it has to make its tables and to collect its static files."""
+    """Start the product for the first time: it creates its tables and collects its static files."""
     with _started(data_dir, data_folders.database_of(data_dir, is_empty=True)) as running:
         yield running
 
 
 @contextlib.contextmanager
 def product_on_a_disk_of_its_own(data_dir: Path, megabytes: int, **variables: str) -> Iterator[Product]:
-    """Start the product for the first time, with its data on a small file system that only its processes see."""
+    """Start the product for the first time, on a small file system that only its processes see."""
     mount = f'mount -t tmpfs -o size={megabytes}m,mode=0700 none "$DATA_DIR" && exec "$@"'
     with _started(
         data_dir, variables, within=["unshare", "--mount", "--map-root-user", "sh", "-c", mount, "sh"]
@@ -134,7 +134,7 @@ def product_on_a_disk_of_its_own(data_dir: Path, megabytes: int, **variables: st
 
 @contextlib.contextmanager
 def _started(data_dir: Path, variables: Mapping[str, str], within: Sequence[str] = ()) -> Iterator[Product]:
-    others = _processes_on(data_dir).keys()  # another product on the same data goes on
+    others = _processes_on(data_dir).keys()  # processes of another product on the same data keep running
     running = Product(data_dir, free_port(), free_port(), variables, within)
     try:
         yield running
@@ -147,7 +147,7 @@ def _started(data_dir: Path, variables: Mapping[str, str], within: Sequence[str]
 
 
 def wait_until(true: Callable[[], bool], seconds: float, otherwise: Callable[[], str] = lambda: "") -> None:
-    """Wait until something holds, or fail saying what was seen instead."""
+    """Wait until a condition holds, or fail with what was seen instead."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline, f"not within {seconds} s; {otherwise()}"
@@ -158,7 +158,7 @@ def _processes_on(data_dir: Path) -> dict[int, str]:
     return {
         pid: line
         for pid, line in _processes()
-        # Redis writes its title over its environment; its socket stands in the title.
+        # Redis overwrites its environment with its title, which contains its socket.
         if _environment_names(pid, data_dir) or str(data_dir) in line
     }
 

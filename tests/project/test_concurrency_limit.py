@@ -12,7 +12,7 @@ from tests.project.running import ROOT
 
 
 class Django:
-    """Begins an answer when it is told to, and ends it when it is told to."""
+    """An application whose responses start and end when the test says so."""
 
     def __init__(self) -> None:
         self.begun: list[str] = []
@@ -33,13 +33,13 @@ class Django:
         await self.may_end.wait()
 
     async def begin_answer(self, path: str) -> None:
-        """Have the answer to a request begin."""
+        """Start the response to a request."""
         self.is_wanted[path].set()
         await settle()
 
 
 async def settle() -> None:
-    """Let everything that can go on do so."""
+    """Let all tasks run until they wait."""
     for _ in range(10):
         await asyncio.sleep(0)
 
@@ -48,7 +48,7 @@ BODY: Final = {"type": "http.request", "body": b"abc", "more_body": False}
 
 
 class Client:
-    """Sends a request, and may leave."""
+    """Sends a request, and may disconnect."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -60,7 +60,7 @@ class Client:
         await limit({"type": "http", "path": self._path}, self._receive, self._send)
 
     async def leave(self) -> None:
-        """Wait for no answer any more."""
+        """Disconnect."""
         self._has_left.set()
         await settle()
 
@@ -98,7 +98,7 @@ def test_those_beyond_the_limit_wait_until_an_answer_begins() -> None:
         django.may_end.set()
         await settle()
         assert asked[1].done()
-        assert django.begun == ["/1", "/2", "/3"]  # its turn had ended before
+        assert django.begun == ["/1", "/2", "/3"]  # it had released its slot before
         await django.begin_answer("/1")
         assert django.begun == ["/1", "/2", "/3", "/4"]
         await cancel(asked)

@@ -100,7 +100,7 @@ def _exists(path: str) -> bool:
     if "*" in path:
         return any(ROOT.glob(path))
     parts = path.rstrip("/") if "/" in path else path.replace(".", "/")
-    for root in (ROOT, ROOT / "rollouts"):
+    for root in (ROOT, ROOT / "rollouts", ROOT / "tests"):
         if (root / parts).exists() or (root / f"{parts}.py").exists():
             return True
     module, _, symbol = parts.rpartition("/")

@@ -1,4 +1,4 @@
-"""The environment is read into values, and a variable that cannot be read is named with the way out."""
+"""The environment is parsed into values; an error names the invalid variable and a valid value."""
 
 import stat
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Connections end: the protocol of the web process bounds headers, times and connections, and bodies are bounded."""
+"""The HTTP protocol of the web process limits headers, times, connections and bodies."""
 
 import asyncio
 import contextlib
@@ -20,49 +20,50 @@ from pytest_django.fixtures import Settings
 from grove_ui.http_protocol import MAX_HEADER_BYTES, MAX_HEADERS, BoundedProtocol
 from grove_ui.request_limits import RequestLimits
 
-SECONDS = 30.0  # generous: only reached when something is broken
+SECONDS = 30.0  # generous, a limit for broken code only
 KIB = 1024
 MIB = 1024 * KIB
-# No more than this does a connection take in that is refused.
+# A rejected connection reads at most this much.
 ENOUGH = 24 * MIB
-# More than the buffers of two sockets take.
+# More than the buffers of two sockets hold.
 LARGE = 64 * MIB
 PIECE = 16 * KIB
 
 
 class QuickProtocol(BoundedProtocol):
-    """The same with deadlines that a test can wait for."""
+    """The protocol with deadlines that a test can wait for."""
 
     header_timeout_seconds = 0.4
     send_timeout_seconds = 0.4
 
 
 class PatientProtocol(BoundedProtocol):
-    """One that may hold many answers which their clients do not take."""
+    """A protocol that may hold many unread responses."""
 
     max_unread_bytes = 8 * LARGE
 
 
 class NarrowProtocol(BoundedProtocol):
-    """One that may hold little while it waits for its clients."""
+    """A protocol with little memory for connections that wait for their clients."""
 
     max_unfinished_bytes = MIB
     max_unread_bytes = LARGE + MIB
 
 
 class GenerousProtocol(QuickProtocol):
-    """One that is told of no answer that its client does not take: all of it is written at once."""
+    """A protocol that never pauses writing: a response is written at once."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Let much wait to be sent."""
+        """Raise the limit of the write buffer."""
         transport.set_write_buffer_limits(high=2 * LARGE)
         super().connection_made(transport)
 
 
 class Application:
-    """Answers with how much it was sent; what begins with /open stays open, and what ends with /large is large.
+    """Answers with the size of the body.
 
-    What is asked for with ?later is large too, and waits for `release`. /pieces is as large, in pieces, which are
+    The response to a path that starts with /open stays open; that to a path that ends with /large is large. A request
+    with ?later gets a large response after `release`. The response of /pieces is as large, in chunks, which are
     counted.
     """
 
@@ -73,7 +74,7 @@ class Application:
         self._is_released = asyncio.Event()
 
     def release(self) -> None:
-        """Answer what was asked for with ?later."""
+        """Answer the requests with ?later."""
         assert self._loop
         self._loop.call_soon_threadsafe(self._is_released.set)
 
@@ -109,35 +110,35 @@ class Server:
             RequestLimits(self.app, **limits), http=protocol, ws="none", lifespan="off", log_config=None
         )
         self._server = uvicorn.Server(config)
-        # As in the product; its transports raise where those of asyncio say nothing.
+        # uvloop, as in the product: its transports raise where those of asyncio do nothing.
         self._thread = threading.Thread(target=lambda: uvloop.run(self._server.serve([self._listener])))
         self._thread.start()
 
     @property
     def connections(self) -> int:
-        """How many it has."""
+        """The number of connections."""
         return len(self._server.server_state.connections)
 
     def only_connection(self) -> BoundedProtocol:
-        """Return the one that there is."""
+        """Return the only connection."""
         (connection,) = cast("set[BoundedProtocol]", self._server.server_state.connections)
         return connection
 
     @property
     def unread(self) -> list[int]:
-        """Of each connection whose client does not take its answer, how many requests wait behind it."""
+        """The number of pipelined requests of each connection whose client does not read."""
         connections = cast("set[BoundedProtocol]", self._server.server_state.connections)
         return [len(connection.pipeline) for connection in tuple(connections) if connection.flow.write_paused]
 
     @property
     def bytes_of_bodies(self) -> int:
-        """How much it has of bodies that nobody has taken yet."""
+        """The size of bodies that the application has not read yet."""
         connections = cast("set[BoundedProtocol]", self._server.server_state.connections)
         sizes: list[int] = [len(connection.cycle.body) for connection in tuple(connections) if connection.cycle]
         return sum(sizes)
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the server."""
         self._server.force_exit = self._server.should_exit = True
         self._thread.join(SECONDS)
 
@@ -146,7 +147,7 @@ class Server:
         return socket.create_connection(("127.0.0.1", self.port), timeout=SECONDS)
 
     def send(self, *pieces: bytes) -> bytes:
-        """Send on a connection of its own and return all that comes back until it is closed."""
+        """Send data on a new connection, and return the answer until it is closed."""
         with self.connect() as connection:
             with contextlib.suppress(ConnectionError):
                 for piece in pieces:
@@ -155,7 +156,7 @@ class Server:
 
 
 def read_all(connection: socket.socket) -> bytes:
-    """Return what comes until the other side closes."""
+    """Read until the other side closes."""
     pieces = []
     with contextlib.suppress(ConnectionError):
         while piece := connection.recv(65536):
@@ -164,7 +165,7 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 def read_until(connection: socket.socket, end: bytes) -> None:
-    """Take what comes up to an end."""
+    """Read up to a terminator."""
     read = b""
     while not read.endswith(end):
         piece = connection.recv(MIB)
@@ -184,13 +185,13 @@ def post(path: str, *headers: bytes) -> bytes:
 
 
 def status_of(answer: bytes) -> int:
-    """Return the status of an answer; 0: there was none."""
+    """Return the status of a response; 0: no response."""
     return int(answer.split(b" ")[1]) if answer else 0
 
 
 @contextlib.contextmanager
 def serving(*args: Any, **kwargs: Any) -> Iterator[Server]:
-    """Serve while this lasts."""
+    """Serve until the block ends."""
     server = Server(*args, **kwargs)
     try:
         yield server
@@ -200,14 +201,14 @@ def serving(*args: Any, **kwargs: Any) -> Iterator[Server]:
 
 @pytest.fixture
 def server() -> Iterator[Server]:
-    """A server as it runs in the product."""
+    """A server with the limits of the product."""
     with serving() as server:
         yield server
 
 
 @pytest.fixture
 def quick() -> Iterator[Server]:
-    """A server that loses its patience soon."""
+    """A server with short deadlines."""
     with serving(QuickProtocol, seconds=0.4) as server:
         yield server
 
@@ -237,7 +238,7 @@ def test_headers_as_large_as_may_be_are_taken(server: Server) -> None:
 )
 def test_headers_that_are_too_large_or_too_many_are_refused(server: Server, headers: list[bytes]) -> None:
     answer = server.send(b"GET / HTTP/1.1\r\nHost: x\r\n", *headers, b"\r\n")
-    assert status_of(answer) in (431, 0)  # who sends on and on may be cut off before they read
+    assert status_of(answer) in (431, 0)  # the connection of a client that keeps sending may be reset before it reads
     assert server.app.asked == []
 
 
@@ -314,7 +315,7 @@ def test_so_is_the_end_of_an_answer_after_which_the_connection_is_to_close() -> 
 def test_an_answer_that_stays_open_is_not_cut_off(quick: Server) -> None:
     with quick.connect() as connection, quick.connect() as silent:
         connection.sendall(get("/open") + b"\r\n")
-        assert read_all(silent) == b""  # the deadline of both is over
+        assert read_all(silent) == b""  # both deadlines are over
         assert b"open" in connection.recv(65536)
         assert quick.connections == 1
 
@@ -394,7 +395,7 @@ def test_who_has_taken_all_that_there_is_keeps_an_answer_that_stays_open(setting
         assert server.connections == 1
 
 
-# ---- what connections hold together
+# ---- memory of all connections
 
 HEADER = b"X-Large: " + b"x" * 60_000
 SOME = b"".join(b"X-%d: %b\r\n" % (number, b"x" * 600) for number in range(90))
@@ -441,7 +442,7 @@ def test_bodies_that_are_thrown_away_are_bounded_together() -> None:
             with contextlib.suppress(OSError):
                 connection.send(b"x" * MIB)
             most = max(most, server.bytes_of_bodies)
-        assert most <= NarrowProtocol.max_unfinished_bytes + 320 * KIB  # of one that was read from its socket just now
+        assert most <= NarrowProtocol.max_unfinished_bytes + 320 * KIB  # plus one chunk just read from a socket
 
 
 @pytest.mark.parametrize("behind", [get(close=False) * 20, post("/", b"Content-Length: 200000") + b"x" * 200_000])
@@ -474,7 +475,7 @@ def test_a_client_that_leaves_with_requests_behind_its_answer_is_no_error(
         connection.sendall((get("/pieces", close=False) + b"\r\n") * 3)
         wait_for(lambda: server.unread == [2])
     wait_for(lambda: server.connections == 0)
-    wait_for(lambda: server.app.pieces == LARGE // PIECE)  # it goes on, and what it sends goes nowhere
+    wait_for(lambda: server.app.pieces == LARGE // PIECE)  # the application goes on, and its data is discarded
     server.stop()
     assert [record.getMessage() for record in caplog.records if record.levelname == "ERROR"] == []
 
@@ -490,12 +491,12 @@ def test_answers_that_are_not_taken_are_bounded_together() -> None:
 
 
 def count_open(connections: list[socket.socket]) -> int:
-    """Return how many have neither been closed nor told why they will be."""
+    """Return how many connections were neither closed nor answered with 503."""
     return sum(not is_refused(connection) for connection in connections)
 
 
 def is_refused(connection: socket.socket) -> bool:
-    """Whether a connection was closed, or has been told why it will be."""
+    """Whether a connection was closed or answered with 503."""
     if not select.select([connection], [], [], 0)[0]:
         return False
     try:
@@ -545,7 +546,7 @@ def test_the_api_says_it_as_a_problem_and_pages_in_plain_words(server: Server) -
 
 
 def test_bodies_that_are_slow_make_room_for_quick_ones() -> None:
-    with serving(together=3 * MIB) as server, contextlib.ExitStack() as stack:
+    with serving(max_total_bytes=3 * MIB) as server, contextlib.ExitStack() as stack:
         slow = [stack.enter_context(server.connect()) for _ in range(3)]
         for connection in slow:
             connection.sendall(post("/slow", b"Content-Length: %d" % (2 * MIB)) + b"x" * (MIB - KIB))
@@ -555,7 +556,7 @@ def test_bodies_that_are_slow_make_room_for_quick_ones() -> None:
 
 
 def body_of(path: str, size: int, *, in_chunks: bool = False) -> list[bytes]:
-    """Return a request with so large a body, in pieces."""
+    """Return a request with a body of this size, in chunks."""
     if not in_chunks:
         whole, rest = divmod(size, MIB)
         return [post(path, b"Content-Length: %d" % size), *[b"x" * MIB] * whole, b"x" * rest]
@@ -569,7 +570,7 @@ def body_of(path: str, size: int, *, in_chunks: bool = False) -> list[bytes]:
 
 
 def wait_for(true: Any) -> None:
-    """Wait until something holds."""
+    """Wait until a condition holds."""
     from tests.project.running import wait_until
 
     wait_until(true, SECONDS)

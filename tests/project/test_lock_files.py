@@ -14,7 +14,7 @@ HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
 
 
 def requirements(path: Path) -> Iterator[list[str]]:
-    """Yield the lines of each requirement: its pin, and what is indented below."""
+    """Yield the lines of each requirement: its pin, and the indented lines below."""
     lines = [line for line in path.read_text().splitlines() if not line.lstrip().startswith("#")]
     starts = [number for number, line in enumerate(lines) if line and not line.startswith(" ")]
     assert starts[:1] == [0], f"{path.name} begins with something else than a requirement"
@@ -23,7 +23,7 @@ def requirements(path: Path) -> Iterator[list[str]]:
 
 
 def faults(path: Path) -> list[str]:
-    """Return the requirements that pip could install from a file that nobody has named."""
+    """Return the requirements that pip could install from a file without a known hash."""
     return [
         lines[0]
         for lines in requirements(path)

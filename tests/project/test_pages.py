@@ -1,4 +1,4 @@
-"""The pages: a login first, then workloads and clusters, whatever state the installation is in."""
+"""The pages require a sign-in, and work in every state of the installation."""
 
 import pytest
 from django.contrib.auth.models import Group
@@ -13,7 +13,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(scope="session", autouse=True)
 def _static_files(static_files: None) -> None:
-    """Pages name static files by what is in them."""
+    """Collect the static files, whose names contain hashes."""
 
 
 @pytest.fixture

@@ -80,7 +80,7 @@ def test_a_deleted_database_is_made_anew_and_the_mirror_is_complete_again_withou
             wait_until(lambda: _workloads(running) == before, SECONDS_TO_START, lambda: running.output)
             wait_until(lambda: _get(running, "/readyz")[0] == 200, SECONDS_TO_START, lambda: running.output)
         assert programs <= running.processes().keys(), running.output  # no program was started again
-        passwords = re.findall(r"whose password is now (\S+)", running.output)
+        passwords = re.findall(r"with the password (\S+)", running.output)
         assert len({first_password, *passwords}) == 3
         assert "history, overrides, accounts, tokens and audit are lost" in running.output
 

@@ -1,4 +1,4 @@
-"""`make run`: everything starts, says where it is, survives kills, stops without a trace, and fails in one sentence."""
+"""`make run`: all programs start, survive kills and stop without a trace; a failed start prints one sentence."""
 
 import http.client
 import json
@@ -35,7 +35,7 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def running(data_dir: Path) -> Iterator[Product]:
     fill(data_dir)
-    for path in (data_dir, *data_dir.iterdir()):  # as a version before this one left them
+    for path in (data_dir, *data_dir.iterdir()):  # like an earlier version
         path.chmod(path.stat().st_mode | 0o055)
     with product(data_dir, GROVE_ADMIN_PASSWORD="correct horse battery") as started:
         started.wait_until_it_answers()
@@ -85,7 +85,7 @@ def test_a_stranger_is_sent_to_sign_in(running: Product) -> None:
 
 def test_static_files_are_served(running: Product) -> None:
     _, page = _get(running, "/sign-in/")
-    start = page.index(b"/static/grove.")
+    start = page.index(b"/static/design-system.")
     path = page[start : page.index(b'"', start)].decode()
     assert _get(running, path)[0] == 200
 

@@ -1,4 +1,4 @@
-"""Static files are answered before Django, without threads, and once in memory however many take them."""
+"""Static files are served before Django, without threads, and with one copy in memory for all responses."""
 
 import asyncio
 import gzip
@@ -33,14 +33,14 @@ def collected(tmp_path: Path) -> Iterator[None]:
 
 
 class Client:
-    """Takes an answer, or leaves it."""
+    """Reads a response, or does not."""
 
     def __init__(self, *, takes: bool = True) -> None:
         self.messages: list[Any] = []
         self._takes = takes
 
     async def send(self, message: Any) -> None:
-        """Be sent a piece of an answer."""
+        """Receive a message of the response."""
         self.messages.append(message)
         if not self._takes and message.get("body"):
             await asyncio.Event().wait()
@@ -62,7 +62,7 @@ class Client:
 
 
 async def django(scope: Any, receive: Any, send: Any) -> None:
-    """Answer what is handed on."""
+    """Respond to requests that are passed on."""
     await send({"type": "http.response.start", "status": 299, "headers": []})
 
 
@@ -73,14 +73,14 @@ def scope_of(method: str = "GET", path: str = PATH, **headers: str) -> Any:
 
 
 def ask(method: str = "GET", path: str = PATH, **headers: str) -> Client:
-    """Send a request and take the answer."""
+    """Send a request and read the response."""
     client = Client()
     asyncio.run(StaticResponses(django)(scope_of(method, path, **headers), receive, client.send))
     return client
 
 
 async def receive() -> Any:
-    """Fail: nothing is to be received."""
+    """Fail: nothing may be received."""
     raise AssertionError
 
 

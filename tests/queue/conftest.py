@@ -1,4 +1,4 @@
-"""A worker and a beat of the product as real processes, on a Redis and a database of their own."""
+"""A worker and a beat of the product as real processes, with their own Redis and database."""
 
 import contextlib
 import os
@@ -59,43 +59,43 @@ class Installation:
         process.wait()
 
     def stop(self) -> None:
-        """End everything."""
+        """End all processes."""
         for process in self._processes:
             self.kill(process)
         self._app.close()
         self.redis.close()
 
     def send(self, *keys: str) -> None:
-        """Send messages for keys, whatever the queue says."""
+        """Send messages for keys, due or not."""
         for key in keys:
             self._app.send_task(RECONCILE_TASK, (key,), queue="reconcile")
 
     def begun(self, key: str) -> int:
-        """How many passes over a workload began."""
+        """How many passes over a workload have begun."""
         return self._number(BEGUN, key)
 
     def ended(self, key: str) -> int:
-        """How many ended."""
+        """How many of them have ended."""
         return self._number(ENDED, key)
 
     def clashed(self, key: str) -> int:
-        """How often two ran at once."""
+        """How often two passes ran at once."""
         return self._number(CLASHED, key)
 
     def worker_of(self, key: str) -> int:
-        """The process that began the last pass over a workload."""
+        """The process of the last pass over a workload."""
         return self._pids(WORKERS, key)[0]
 
     def wrote(self, key: str) -> list[int]:
-        """The processes that were let through the fence."""
+        """The processes that the fence let write."""
         return self._pids(WROTE, key)
 
     def fenced(self, key: str) -> list[int]:
-        """The processes that were not."""
+        """The processes that the fence stopped."""
         return self._pids(FENCED, key)
 
     def release(self, key: str) -> None:
-        """Let the passes over a workload that wait go on."""
+        """Let the waiting passes over a workload continue."""
         self.redis.set(RELEASED.format(key), 1)
 
     def _celery(self, app: str, *words: str, **variables: str) -> subprocess.Popen[bytes]:
@@ -116,7 +116,7 @@ class Installation:
 
 @pytest.fixture
 def installation(tmp_path: Path) -> Iterator[Installation]:
-    """Everything but worker and beat is running."""
+    """Everything runs except worker and beat."""
     copy_database(tmp_path)
     with running_redis(tmp_path / "redis.sock", tmp_path / "redis") as server:
         installation = Installation(tmp_path, server)

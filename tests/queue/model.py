@@ -1,7 +1,7 @@
-"""client-go's workqueue as a few lines of Python, with leases and a lossy broker around it: what ours is measured by.
+"""client-go's workqueue in a few lines of Python, with leases and a lossy broker around it: the reference for ours.
 
-`dirty`, `processing`, `waiting` and `failures` are the sets of client-go's queue, delaying queue and rate limiter. On
-top: a claim has a lease, and a sweep takes up what client-go has timers and one process's memory for.
+`dirty`, `processing`, `waiting` and `failures` are the sets of client-go's queue, delaying queue and rate limiter. In
+addition, a claim has a lease, and a sweep does what client-go does with timers and the memory of one process.
 """
 
 from dataclasses import dataclass, field
@@ -13,8 +13,8 @@ FIRST_BACK_OFF_MS, LONGEST_BACK_OFF_MS = 1_000, 60_000
 
 
 @dataclass
-class Flight:
-    """A key that is worked on."""
+class Processing:
+    """A claim on a key."""
 
     token: str
     owner: str
@@ -24,11 +24,11 @@ class Flight:
 
 @dataclass
 class Model:
-    """The queue as it should be."""
+    """The queue as it must behave."""
 
     now: int = 1_000_000
     dirty: dict[str, int] = field(default_factory=dict)  # since when
-    processing: dict[str, Flight] = field(default_factory=dict)
+    processing: dict[str, Processing] = field(default_factory=dict)
     waiting: dict[str, int] = field(default_factory=dict)  # until when
     failures: dict[str, int] = field(default_factory=dict)
     resend: dict[str, int] = field(default_factory=dict)  # when to send the message of a ready key again
@@ -39,47 +39,47 @@ class Model:
         return {key: since for key, since in self.dirty.items() if key not in self.processing}
 
     def add(self, key: str) -> bool:
-        """Make a key due; says whether it newly waits for a worker."""
+        """Make a key due; return whether it is newly ready."""
         if key in self.dirty:
             return False
         self.dirty[key] = self.now
         return self._is_newly_ready(key)
 
     def add_after(self, key: str, delay_ms: int) -> None:
-        """Make a key due in a while; the sooner wins."""
+        """Make a key due after a delay; the sooner wins."""
         self.waiting[key] = min(self.now + delay_ms, self.waiting.get(key, self.now + delay_ms))
 
     def can_claim(self, key: str) -> bool:
-        """Say whether a worker that asks for the key gets it."""
+        """Return whether a worker that claims the key gets it."""
         return key in self.ready
 
     def claim(self, key: str, token: str, owner: str) -> int:
-        """Take the key; returns the number of the attempt."""
+        """Claim the key; return the number of the attempt."""
         del self.dirty[key]
         self.resend.pop(key, None)
-        self.processing[key] = Flight(token, owner, self.now + LEASE_MS, self.now + LONGEST_MS)
+        self.processing[key] = Processing(token, owner, self.now + LEASE_MS, self.now + LONGEST_MS)
         return self.failures.get(key, 0) + 1
 
     def renew(self, key: str) -> None:
-        """Begin the lease of a good claim anew."""
-        flight = self.processing[key]
-        flight.until = min(self.now + LEASE_MS, flight.latest)
+        """Renew the lease of a valid claim."""
+        processing = self.processing[key]
+        processing.until = min(self.now + LEASE_MS, processing.latest)
 
     def holds(self, key: str, token: str) -> bool:
-        """Say whether a claim is still good."""
-        flight = self.processing.get(key)
-        return flight is not None and flight.token == token and flight.until > self.now
+        """Return whether a claim is valid."""
+        processing = self.processing.get(key)
+        return processing is not None and processing.token == token and processing.until > self.now
 
     def end(self, key: str) -> bool:
-        """End a flight; says whether the key is ready again."""
+        """End a claim; return whether the key is ready again."""
         del self.processing[key]
         return key in self.dirty and self._is_newly_ready(key)
 
     def sweep(self) -> set[str]:
-        """Take up what is over; returns the keys to send."""
+        """End leases and delays whose time is over; return the keys to send."""
         unsent = set()
-        for key, flight in list(self.processing.items()):
-            if flight.until <= self.now and self._take_away(key):
+        for key, processing in list(self.processing.items()):
+            if processing.until <= self.now and self._take_away(key):
                 self._is_newly_ready(key)
                 unsent.add(key)
         for key, until in list(self.waiting.items()):
@@ -94,15 +94,15 @@ class Model:
         return unsent
 
     def give_back(self, owner: str) -> set[str]:
-        """Free what a process held; the next sweep sends it."""
-        keys = {key for key, flight in self.processing.items() if flight.owner == owner}
+        """Release the claims of a process; the next sweep sends their keys."""
+        keys = {key for key, processing in self.processing.items() if processing.owner == owner}
         for key in keys:
             if self._take_away(key):
                 self.resend[key] = self.now
         return keys
 
     def _take_away(self, key: str) -> bool:
-        """End a flight as a failure; says whether the key is due at once."""
+        """End a claim as a failure; return whether the key is due at once."""
         del self.processing[key]
         is_dirty = key in self.dirty
         self.failures[key] = self.failures.get(key, 0) + 1

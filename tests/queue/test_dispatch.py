@@ -1,4 +1,4 @@
-"""A turn of a worker: what a pass comes to becomes one transition of the queue, and a crash anywhere loses nothing."""
+"""What one message starts: the result of a pass becomes one transition of the queue, and no crash loses a key."""
 
 import contextlib
 import logging
@@ -23,7 +23,7 @@ EMPTY = Depth(ready=0, processing=0, dirty=0, delayed=0, oldest_ms=0)
 
 
 class World:
-    """A queue with a clock to move, a broker that is a list, and passes that come out as they are told."""
+    """A queue with a clock to move, a broker that is a list, and passes with given results."""
 
     def __init__(self, redis: Redis) -> None:
         self.moment = 1_000_000
@@ -162,7 +162,7 @@ def test_a_pass_over_its_time_limit_is_retried(world: World) -> None:
 
 
 class _DeafQueue(WorkQueue):
-    """A queue whose Redis is away for some calls, after the first."""
+    """A queue whose Redis does not answer some calls after the first."""
 
     deaf = 0
 
@@ -184,11 +184,11 @@ def test_the_end_of_a_pass_waits_for_a_redis_that_restarts(
 
 
 class _Crash(BaseException):
-    """The process is gone."""
+    """The process has died."""
 
 
 class _MortalQueue(WorkQueue):
-    """A queue whose user dies at the n-th call, before Redis hears of it or after."""
+    """A queue whose user dies at the n-th call, before Redis executes it or after."""
 
     def __init__(self, world: World, redis: Redis, *, calls: int, heard: bool) -> None:
         super().__init__(redis, lease_ms=LEASE_MS, clock=lambda: world.moment)

@@ -1,4 +1,4 @@
-"""Waking workloads from any process: through the queue, with a message each, and without failing the caller."""
+"""Any process can enqueue workloads: through the queue, with a message each, and without an error for the caller."""
 
 import base64
 import json
@@ -21,7 +21,7 @@ KEYS = ["sandbox/default/a", "sandbox/default/b"]
 
 
 def _messages(redis: Redis) -> list[str]:
-    """The keys of the messages that wait in the broker, oldest first."""
+    """The keys of the messages in the broker, oldest first."""
     bodies = [json.loads(message)["body"] for message in reversed(redis.lrange("reconcile", 0, -1))]
     return [json.loads(base64.b64decode(body))[0][0] for body in bodies]
 
@@ -36,7 +36,7 @@ def _mirror(*names: str) -> None:
 
 @pytest.fixture
 def nowhere(monkeypatch: pytest.MonkeyPatch) -> Redis:
-    """A Redis that is away."""
+    """A Redis that does not answer."""
     client: Redis = Redis.from_url("unix:///nonexistent/redis.sock")
     monkeypatch.setattr(dispatch, "redis_client", lambda: client)
     return client

@@ -1,4 +1,4 @@
-"""The lease of a claim: renewed while its pass runs, and a fence before each write as soon as it may be lost."""
+"""The lease of a claim: renewed while a pass runs, and a fence before each write once it may be lost."""
 
 import threading
 from collections.abc import Callable
@@ -20,7 +20,7 @@ OWNER = "worker/7"
 
 
 class Worker:
-    """A claim on a workload under a lease, with the clock of the worker and that of Redis in the hands of the test."""
+    """A claim under a lease; the test moves the clock of the worker and that of Redis."""
 
     def __init__(self, redis: Redis) -> None:
         self.now = 0.0  # of the worker, in seconds
@@ -48,12 +48,12 @@ class Worker:
         return self.queue.renew(self.claim)
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass everywhere."""
+        """Move both clocks."""
         self.now += seconds
         self.redis_now += seconds
 
     def may_write(self) -> bool:
-        """Ask the fence as a write does."""
+        """Call the fence as a write does."""
         try:
             self.lease.check()
         except LeaseLost:

@@ -1,8 +1,8 @@
-"""The queue beside a model of client-go's, through random runs on a real Redis, with time moved by the run.
+"""The queue beside the model of client-go's, in random runs on a real Redis, with time moved by the run.
 
-Between any two steps a worker may be gone with its claim, a publisher with its message, and messages may come twice.
-After every step both say the same, and in the end, whatever was lost on the way, every key that was ever added has been
-worked on since: a ledger apart from both keeps count.
+Between any two steps a worker may die with its claim, a publisher with its message, and messages may come twice. After
+every step both must agree, and in the end every key that was ever added has been processed since, whatever was lost on
+the way: a ledger apart from both keeps count.
 """
 
 import itertools
@@ -52,7 +52,7 @@ class QueueMachine(RuleBasedStateMachine):
         self.messages: list[str] = []
         self.claims: list[Claim] = []  # of workers that live, good or not
         self.epoch = 0
-        # Keys that somebody was promised a pass over, which has not begun since or was cut short.
+        # Keys that were added, and over which no pass has begun and ended since.
         self.owed: set[str] = set()
 
     # Publishers
@@ -181,7 +181,7 @@ class QueueMachine(RuleBasedStateMachine):
         assert len(good) == len(set(good))
 
     def teardown(self) -> None:
-        """Kill everybody, lose every message, and let quiet workers and the sweep go on: nothing stays owed."""
+        """Kill all processes, lose every message, and let quiet workers and the sweep run: no key stays unprocessed."""
         self.claims.clear()
         self.messages.clear()
         for _ in range(4):
@@ -209,7 +209,7 @@ class QueueMachine(RuleBasedStateMachine):
         if not self.model.holds(claim.key, claim.token):
             assert ended is FinishResult.LOST
             return
-        # An add during the flight is owed a flight of its own; only what came before is settled.
+        # After an add during processing another pass must follow; this one settles only what came before.
         if claim.key not in self.model.dirty and claim.key not in self.model.waiting:
             self.owed.discard(claim.key)
         expect()

@@ -1,4 +1,4 @@
-"""Real Celery workers on a real Redis: killed, doubled, restarted empty, over their time limit."""
+"""Real Celery workers on a real Redis: killed, doubled, with an emptied Redis, over their time limit."""
 
 import os
 import signal
@@ -16,7 +16,7 @@ LONG_LEASE_SECONDS = 350
 
 
 def _add_workload(installation: Installation, name: str) -> str:
-    """Have the mirror know a workload, as if the watcher had seen it, and wake nobody."""
+    """Add a workload to the mirror as if the watcher had stored it, and enqueue nothing."""
     installation.manage(
         "shell",
         "--no-imports",
@@ -34,7 +34,7 @@ def _wake(installation: Installation, *keys: str) -> None:
 
 
 def _begin_a_pass(installation: Installation, key: str) -> int:
-    """Have a worker begin a pass that does not end before it is let, and return the process."""
+    """Start a pass that does not end before it is released, and return the process."""
     _wake(installation, key)
     wait_until(lambda: installation.begun(key) == 1, SECONDS_TO_ANSWER)
     return installation.worker_of(key)
@@ -61,7 +61,7 @@ def test_the_parent_of_a_child_killed_in_a_pass_gives_its_claim_back_and_waits_f
     installation.start_worker(LONG_LEASE_SECONDS)
     child = _begin_a_pass(installation, key)
     os.kill(child, signal.SIGKILL)
-    # Without beat nobody sweeps, so nobody finds a lease that is over.
+    # Without beat there is no sweep, so a lease that is over is not found.
     wait_until(lambda: installation.queue.depth().ready == 1, SECONDS_TO_ANSWER)
     assert installation.queue.depth().processing == 0
     installation.start_beat()
@@ -99,7 +99,7 @@ def _assert_it_is_fenced_after_a_freeze(installation: Installation, key: str, ch
         os.kill(pid, signal.SIGCONT)
     installation.release(key)
     wait_until(lambda: installation.fenced(key) == [child], SECONDS_TO_ANSWER)
-    # The worker goes on with other workloads as if nothing had been.
+    # The worker continues with other workloads.
     other = "sandbox/default/other"
     _wake(installation, other)
     wait_until(lambda: installation.ended(other) == 1, SECONDS_TO_ANSWER)
@@ -122,7 +122,7 @@ def test_doubled_messages_never_run_two_passes_at_once(installation: Installatio
     _wake(installation, waiting)
     wait_until(lambda: installation.begun(waiting) == 1, SECONDS_TO_ANSWER)
     installation.send(*[waiting] * 20)
-    _wake(installation, waiting)  # during the flight: it is owed another pass
+    _wake(installation, waiting)  # while it is processed: another pass must follow
     _wake(installation, other)
     wait_until(lambda: installation.ended(other) == 1, SECONDS_TO_ANSWER)  # so the twenty before it were taken
     installation.release(waiting)

@@ -1,4 +1,4 @@
-"""The queue's transitions one by one, on Redis's own clock."""
+"""The transitions of the queue one by one, on Redis's own clock."""
 
 import secrets
 
@@ -34,14 +34,14 @@ def test_a_key_that_nobody_added_cannot_be_claimed(queue: WorkQueue) -> None:
     assert queue.claim(KEY) is None
 
 
-def test_a_key_in_flight_cannot_be_claimed_again(queue: WorkQueue) -> None:
+def test_a_key_that_is_being_processed_cannot_be_claimed_again(queue: WorkQueue) -> None:
     queue.add([KEY])
     _claim(queue)
     queue.add([KEY])
     assert queue.claim(KEY) is None
 
 
-def test_a_key_added_during_its_flight_is_due_when_the_flight_ends(queue: WorkQueue) -> None:
+def test_a_key_added_while_it_is_processed_is_due_when_the_claim_ends(queue: WorkQueue) -> None:
     queue.add([KEY])
     claim = _claim(queue)
     assert queue.add([KEY]) == []
@@ -49,7 +49,7 @@ def test_a_key_added_during_its_flight_is_due_when_the_flight_ends(queue: WorkQu
     assert queue.done(_claim(queue)) is FinishResult.FREE
 
 
-def test_a_flight_that_wants_to_go_on_is_due_at_once(queue: WorkQueue) -> None:
+def test_a_key_whose_claim_ends_with_requeue_is_due_at_once(queue: WorkQueue) -> None:
     queue.add([KEY])
     assert queue.done(_claim(queue), requeue=True) is FinishResult.DUE
     assert queue.claim(KEY) is not None
@@ -121,7 +121,7 @@ def test_the_claims_of_a_process_that_died_are_given_back_long_before_their_leas
     dead.add([KEY, OTHER])
     lost, kept = _claim(dead, KEY), _claim(alive, OTHER)
     assert alive.release_claims("worker/7") == [KEY]
-    assert alive.sweep() == [KEY]  # nobody has sent a message yet
+    assert alive.sweep() == [KEY]  # no message has been sent yet
     assert dead.renew(lost) is False
     assert dead.done(lost) is FinishResult.LOST
     assert alive.done(kept) is FinishResult.FREE
@@ -224,7 +224,7 @@ def test_a_redis_that_lost_everything_takes_no_end_of_an_earlier_claim(queue: Wo
     assert queue.done(claim) is FinishResult.LOST
     queue.add([KEY])
     again = _claim(queue)
-    assert again.epoch == claim.epoch  # the count began anew; the token tells them apart
+    assert again.epoch == claim.epoch  # the count started again; the token distinguishes them
     assert queue.done(claim) is FinishResult.LOST
     assert queue.done(again) is FinishResult.FREE
 

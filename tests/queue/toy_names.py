@@ -1,4 +1,4 @@
-"""Where the toy reconciler leaves its traces in Redis; the braces stand for a key."""
+"""The Redis keys to which the toy reconciler writes; the braces stand for a key."""
 
 BEGUN = "toy:begun:{}"
 ENDED = "toy:ended:{}"
@@ -7,4 +7,4 @@ CLASHED = "toy:clashed:{}"
 WORKERS = "toy:workers:{}"  # the processes that began a pass, the last one first
 WROTE = "toy:wrote:{}"  # passes that were let through the fence in the end, by process
 FENCED = "toy:fenced:{}"  # and those that were not
-RELEASED = "toy:released:{}"  # a pass over a workload that waits goes on once this is there
+RELEASED = "toy:released:{}"  # a pass over a waiting workload continues once this key exists

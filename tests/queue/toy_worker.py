@@ -1,7 +1,7 @@
-"""The Celery application with a toy in the reconciler's place: `celery -A tests.queue.toy_worker worker`.
+"""The Celery application with a toy in place of the reconciler: `celery -A tests.queue.toy_worker worker`.
 
 Everything else is the product: settings, tasks, dispatch, queue, broker. A pass of the toy writes what it does into
-Redis and does what the name of its workload says.
+Redis, and does what the name of its workload says.
 """
 
 import os
@@ -25,7 +25,7 @@ __all__ = ["app"]
 
 
 def toy_reconcile(key: str, fence: Fence) -> ReconcileResult:
-    """Begin, do as the name says, write as far as the fence allows, end."""
+    """Start, do as the name says, write as far as the fence allows, end."""
     redis = redis_client()
     redis.lpush(WORKERS.format(key), os.getpid())
     begun = redis.incr(BEGUN.format(key))

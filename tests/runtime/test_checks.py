@@ -1,4 +1,4 @@
-"""`manage.py check` finds settings that would lose work silently."""
+"""`manage.py check` finds settings that would silently lose work."""
 
 import subprocess
 import sys

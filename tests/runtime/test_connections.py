@@ -1,4 +1,4 @@
-"""Several clusters: each has a name that leads to it and to no other, and one that is away stops nothing."""
+"""Several clusters: each name leads to one cluster, and a cluster that is down affects no other."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -34,7 +34,7 @@ def write_kubeconfig(path: Path, *contexts: str, current: str) -> Path:
 
 
 def configure(settings: Settings, **changes: Any) -> None:
-    """Change what the environment says."""
+    """Change the environment."""
     settings.ENVIRONMENT = replace(settings.ENVIRONMENT, **changes)
 
 

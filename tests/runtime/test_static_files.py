@@ -1,4 +1,4 @@
-"""Static files are collected by the first start, and by a later one only when a source has changed."""
+"""The first start collects the static files; later ones only if a source file has changed."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from rollouts.runtime.static_files import collect_static_files
 
 @pytest.fixture
 def source(tmp_path: Path) -> Iterator[Path]:
-    """The only static file there is, in an installation where nothing was collected yet."""
+    """The only static file of an installation where nothing was collected yet."""
     folder = tmp_path / "sources"
     folder.mkdir()
     (folder / "page.css").write_text("a {}")
@@ -23,7 +23,7 @@ def source(tmp_path: Path) -> Iterator[Path]:
 
 
 def collected() -> set[str]:
-    """Return what was collected from the source, by name."""
+    """Return the collected files of the source, by name."""
     return {path.name for path in Path(settings.STATIC_ROOT).glob("page.*.css")}
 
 

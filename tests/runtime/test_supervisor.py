@@ -47,7 +47,7 @@ async def _until(true: Callable[[], bool]) -> None:
 
 
 def _runs(pid: int) -> bool:
-    """Whether the process runs; one that only waits to be collected by its parent does not."""
+    """Whether a process runs; a zombie does not."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except FileNotFoundError:
@@ -136,7 +136,7 @@ os.rename({str(pids)!r} + ".draft", {str(pids)!r})
         await supervisor.start(_python("parent", code, is_ready=_exists(pids)))
 
     _run(scenario)
-    # Its files are closed when the supervisor returns; the kernel may take a moment more to end it.
+    # When the supervisor returns, the files of the process are closed, but the kernel may need a moment more.
     wait_until(lambda: not any(_runs(int(pid)) for pid in pids.read_text().split()), 30)
 
 

@@ -1,4 +1,4 @@
-"""What people do to workloads while they run: deploy, scale, switch strategies, delete, and get things wrong."""
+"""What users do to running workloads: deploy, scale, switch strategies, delete, and make mistakes."""
 
 from functools import partial
 
@@ -19,12 +19,12 @@ SMALL_SAMPLES = (
     "interrupted-update",
     "ondelete-training",
 )
-SILENCE = 3.0  # nobody who writes because of what was written waits as long
+SILENCE = 3.0  # no controller waits as long before it reacts to a write
 AUTOMATIC = ("RollingRecreate", "RollingUpdate", "ReplicaRecreate")
 
 
 def mixed(strategy: str, replicas: int = 2) -> Obj:
-    """Return a set with every level, and budgets where the strategy takes them."""
+    """Return a set with every level, and budgets where the strategy has them."""
     own = (1, 1) if strategy == "RollingUpdate" else None
     parts = (clique("a", 3, 1, own), clique("l", 1), clique("k", 2, 1), group("g", ("l", "k"), 2, 1, own))
     budget = (1, 1) if strategy == "ReplicaRecreate" else None
@@ -61,7 +61,7 @@ def assert_gates_open_gang_by_gang(stage: Stage, name: str) -> None:
 
 
 def _opened(step: Step) -> Obj | None:
-    """Return the pod whose gate a write has opened."""
+    """Return the pod whose scheduling gate a write has removed."""
     event = step.event
     before = step.before.tables[PODS].get(event.obj["metadata"]["name"]) if event.resource is PODS else None
     if before is None or event.gone:
@@ -83,9 +83,9 @@ def _stands(scene: Scene, gang: str) -> bool:
 
 
 def assert_no_write_is_wasted(stage: Stage) -> None:
-    """Assert that nothing is written any more once everybody has said that all is settled.
+    """Assert that the writes end once the workload is settled.
 
-    How soon that is nobody can say: on a busy machine the last statuses may be slow to come.
+    When they end depends on the machine: on a busy one the last statuses may be late.
     """
     stage.wait_for(lambda: stage.witness.seconds_of_silence() > SILENCE, "it is at rest")
 
@@ -134,7 +134,7 @@ def scale_to_zero(stage: Stage) -> None:
 
 
 def is_further(name: str, left: int, scene: Scene) -> bool:
-    """Say whether fewer pods than `left` are outdated, or none is, however quick the controller was."""
+    """Return whether fewer pods than `left` are outdated, or none."""
     return len(scene.outdated(name)) < max(left, 1)
 
 
@@ -239,7 +239,7 @@ def strangers(stage: Stage) -> None:
 @scenario("an invalid workload gets a condition and an event and is otherwise left alone", needs_real=True)
 def invalid(stage: Stage) -> None:
     stage.nodes(1)
-    # A tenth of three pods is none, and with no surge nothing could ever be replaced: only the controller can tell.
+    # 10 % of three pods are none, and without surge nothing could be replaced: only the controller can detect that.
     name = stage.create(podcliqueset(clique("a", 3, 1, ("10%", 0)), strategy="RollingUpdate"))
     other = stage.deploy(podcliqueset(clique("a", 1), name="valid"))
     scene = stage.witness.wait(
@@ -282,13 +282,13 @@ def respelled(stage: Stage) -> None:
 
 
 def request(stage: Stage, name: str, **amounts: str) -> None:
-    """Let the pods of the first clique ask for these amounts."""
+    """Set the requests of the pods of the first clique."""
     path = "/spec/template/cliques/0/spec/podSpec/containers/0/resources"
     stage.patch_json(name, [{"op": "add", "path": path, "value": {"requests": amounts}}])
 
 
 def count_events(stage: Stage, reason: str) -> dict[str, int]:
-    """Return how often each Event with this reason was told, by its name."""
+    """Return the count of each Event with this reason, by its name."""
     events = stage.cluster.list(EVENTS, namespace=stage.namespace).items
     return {one["metadata"]["name"]: one.get("count") or 1 for one in events if one["reason"] == reason}
 

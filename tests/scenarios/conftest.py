@@ -1,4 +1,4 @@
-"""One cluster and one controller for all scenarios that were asked for, and a pool that plays them side by side."""
+"""One cluster and one controller for all selected scenarios, and a pool that plays them side by side."""
 
 import contextlib
 import threading
@@ -32,7 +32,7 @@ class Playing:
             SCENARIOS[title].play(stage)
 
     def result(self, title: str) -> None:
-        """Wait for a scenario, and raise what went wrong in it."""
+        """Wait for a scenario, and raise its failure."""
         try:
             self._plays[title].result()
         except BaseException:
@@ -40,7 +40,7 @@ class Playing:
             raise
 
     def stop(self) -> None:
-        """Begin no further scenario."""
+        """Start no further scenario."""
         self._over.set()
 
 
@@ -54,7 +54,7 @@ def on_a_real_api_server(request: pytest.FixtureRequest, tmp_path_factory: pytes
 
 @pytest.fixture(scope="session")
 def on_the_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Playing]:
-    """Play on the sandbox, with everything doubled that may be."""
+    """Play on the sandbox, with two of each process and every message doubled."""
     folder = tmp_path_factory.mktemp("doubled")
     with contextlib.ExitStack() as stack:
         site = stack.enter_context(sandbox_site(folder / "sandbox"))

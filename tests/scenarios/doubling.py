@@ -1,7 +1,7 @@
-"""Messages that come twice and unasked: every workload's message is sent again and again, whatever the queue says.
+"""Duplicate messages: every workload's message is sent again and again, whatever the state of the queue.
 
-A broker may deliver a message twice, and a dead worker's message comes back long after its work was done by another.
-The queue must make nothing of it.
+A broker may deliver a message twice, and redelivers a dead worker's message long after another worker did its work.
+The queue must ignore both.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ TASK = "rollouts.tasks.reconcile"
 
 @contextlib.contextmanager
 def doubled_messages(site: Site, redis_url: str) -> Iterator[None]:
-    """Send the message of every workload of a site every now and then, until the block ends."""
+    """Send the message of every workload of a site repeatedly, until the block ends."""
     over = threading.Event()
     thread = threading.Thread(target=_send, args=(site, redis_url, over), daemon=True)
     thread.start()

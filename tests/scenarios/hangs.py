@@ -1,4 +1,4 @@
-"""What once made an update or a replica wait for ever, played from outside; `tests.engine.test_hangs` has the cause."""
+"""Cases in which an update or a replica once waited for ever; `tests.engine.test_hangs` tests their causes."""
 
 from functools import partial
 
@@ -15,14 +15,14 @@ from tests.scenarios.statuses import HOLD, POD_SPEC, hold, open_gate
 
 
 def slow(manifest: Obj, seconds: str = "1") -> Obj:
-    """Let pods take their time, so that there is something to interfere with."""
+    """Make pods slow to become Ready, so that a scenario can interfere."""
     for one in manifest["spec"]["template"]["cliques"]:
         one["annotations"] = {READY_SECONDS_ANNOTATION: seconds}
     return manifest
 
 
 def end_pod(stage: Stage, pod: Obj, phase: str) -> None:
-    """Let a pod end for good, as the shutdown of a node does."""
+    """End a pod with phase Failed, as the shutdown of a node does."""
     metadata = pod["metadata"]
     stage.witness.killed.add(metadata["uid"])
     status = {
@@ -36,7 +36,7 @@ def update_with_an_ended_pod(strategy: str, phase: str, stage: Stage) -> None:
     name = stage.deploy(slow(mixed(strategy)))
     stage.change(name)
     stage.witness.wait(lambda scene: scene.progress(name).get("updateStartedAt"), "the update has begun")
-    # Replica 1: its turn has not come. One of the wanted pods, as surge is on its way out anyhow.
+    # Replica 1: its turn has not come. A wanted pod, as surge is removed in any case.
     scene = stage.witness.scene()
     chosen = next(unit for unit in scene.pod_units(name, "w-1-a") if unit.outdated and not unit.surge)
     pod = next(one for one in scene.pods(name, "a") if one["metadata"]["uid"] in chosen.identity)
@@ -130,7 +130,7 @@ def delete_by_hand(stage: Stage) -> None:
 def scale_in_while_recreated(stage: Stage) -> None:
     stage.nodes(6)
     name = stage.deploy(podcliqueset(clique("a", 3, 1), strategy="ReplicaRecreate", budget=(1, 0)))
-    # A gate of somebody else in the new template keeps index 0 back, so it is the one that scaling in takes.
+    # A foreign scheduling gate in the new template blocks index 0, so scaling in removes that pod.
     gates = [{"op": "add", "path": f"{POD_SPEC}/schedulingGates", "value": [{"name": HOLD}]}]
     stage.patch_json(name, gates)
     for index in (1, 2):

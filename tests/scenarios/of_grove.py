@@ -1,7 +1,7 @@
 """Grove's own scenarios, with its own workloads: rolling recreate, OnDelete, gang scheduling and gang termination.
 
-What Grove's tests look at (deletions not yet matched by an addition) is here what the witness looks at after each
-write: how many units are available. Where Grove waits for a pod that ignores SIGTERM, pods take a moment to go anyway.
+Grove's tests count deletions that no addition has matched yet; here the witness counts the available units after each
+write. Where Grove's tests use a pod that ignores SIGTERM, these need none: pods take a moment to terminate.
 """
 
 from rollouts.cluster import Obj
@@ -15,7 +15,7 @@ TERMINATION_DELAY = "3s"
 
 
 def one_at_a_time(deeds: list[str], *indices: int) -> bool:
-    """Say whether each of these units was taken away and added before the next one was touched."""
+    """Return whether each of these units was removed and added before the next one changed."""
     pairs = list(zip(deeds[::2], deeds[1::2], strict=False))
     told = sorted(int(taken.removeprefix("-")) for taken, _ in pairs)
     return len(deeds) % 2 == 0 and told == sorted(indices) and all(a[1:] == b[1:] and a[0] == "-" for a, b in pairs)
@@ -32,8 +32,8 @@ def ru7(stage: Stage) -> None:
     stage.change(name, "pc-a")
     scene = stage.settle_updated(name)
     assert scene.status(name)["updatedReplicas"] == 1
-    assert one_at_a_time(stage.witness.deeds(name, f"{name}-0-pc-a", mark), 0, 1)
-    assert stage.witness.deeds(name, f"{name}-0-sg-x", mark) == []
+    assert one_at_a_time(stage.witness.unit_changes(name, f"{name}-0-pc-a", mark), 0, 1)
+    assert stage.witness.unit_changes(name, f"{name}-0-sg-x", mark) == []
     stage.witness.assert_rules(name, mark)
 
 
@@ -44,8 +44,8 @@ def ru8(stage: Stage) -> None:
     mark = stage.witness.mark()
     stage.change(name, "pc-b")
     stage.settle_updated(name)
-    assert stage.witness.deeds(name, f"{name}-0-sg-x", mark) == ["-0", "+0", "-1", "+1"]
-    assert stage.witness.deeds(name, f"{name}-0-pc-a", mark) == []
+    assert stage.witness.unit_changes(name, f"{name}-0-sg-x", mark) == ["-0", "+0", "-1", "+1"]
+    assert stage.witness.unit_changes(name, f"{name}-0-pc-a", mark) == []
     stage.witness.assert_rules(name, mark)
 
 
@@ -115,7 +115,7 @@ def two_replicas() -> Obj:
 
 
 def selected(scene: Scene, name: str) -> list[int]:
-    """Return the replicas of the set that an update is at work in."""
+    """Return the replicas of the set that are selected for the update."""
     return [one["replicaIndex"] for one in scene.progress(name).get("currentlyUpdating") or ()]
 
 
@@ -258,7 +258,7 @@ def with_short_delay(manifest: Obj) -> Obj:
 
 
 def lose(stage: Stage, pod: Obj) -> str:
-    """Take a pod's node out of use and delete the pod."""
+    """Cordon a pod's node and delete the pod."""
     node: str = pod["spec"]["nodeName"]
     stage.cordon(node)
     stage.kill(pod)

@@ -10,7 +10,7 @@ Play = Callable[[Stage], None]
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """A story with a stage."""
+    """A named scenario and the function that plays it on a stage."""
 
     title: str
     play: Play
@@ -21,7 +21,7 @@ SCENARIOS: dict[str, Scenario] = {}
 
 
 def scenario(title: str, *, needs_real: bool = False) -> Callable[[Play], Play]:
-    """Enter a function as a scenario."""
+    """Register a function as a scenario."""
 
     def enter(play: Play) -> Play:
         assert title not in SCENARIOS, title

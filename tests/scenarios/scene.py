@@ -1,8 +1,8 @@
-"""What is there of a namespace at one moment, as anybody could read it from the API.
+"""The objects of a namespace at one time, as any client can read them from the API.
 
-The witness hands one out for now, and one for each moment of the past. Here raw objects are made into the values that
-the engine's tests count with (`tests.engine.simulated.View`), which know the words of `docs/semantics.md` and nothing
-of the planner, the mirror or the database: the controller is judged by what the cluster shows and by nothing else.
+The witness returns a scene for now and for each version of the past. This module converts raw objects into the values
+that the engine's tests count with (`tests.engine.simulated.View`), which use the rules of `docs/semantics.md` and
+nothing of the planner, the mirror or the database: the tests check only what the cluster shows.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -27,7 +27,7 @@ Tables = Mapping[Resource, Mapping[str, Obj]]
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A pod, a replica of a scaling group or a replica of the set that is there and stays."""
+    """A pod, a replica of a scaling group or a replica of the set that exists and does not terminate."""
 
     index: int
     identity: frozenset[str]  # uids of what it consists of
@@ -41,7 +41,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class Scene:
-    """The objects of a namespace at one moment."""
+    """The objects of a namespace at one time."""
 
     tables: Tables
 
@@ -51,11 +51,11 @@ class Scene:
         return [obj for obj in found if not workload or _labels(obj).get(names.PART_OF) == workload]
 
     def get(self, resource: Resource, name: str) -> Obj:
-        """Return one object, which must be there."""
+        """Return one object, which must exist."""
         return self.tables[resource][name]
 
     def has(self, resource: Resource, name: str) -> bool:
-        """Say whether an object is there."""
+        """Return whether an object exists."""
         return name in self.tables.get(resource, {})
 
     # --- the set ---------------------------------------------------------------------------------------------
@@ -70,7 +70,7 @@ class Scene:
         return dict(self.get(PODCLIQUESETS, name).get("status") or {})
 
     def progress(self, name: str) -> dict[str, Any]:
-        """Return how far the set's update is."""
+        """Return the update progress of the set."""
         return self.status(name).get("updateProgress") or {}
 
     def condition(self, name: str, kind: str) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Scene:
     # --- its parts -------------------------------------------------------------------------------------------
 
     def pods(self, workload: str, clique: str = "") -> list[Obj]:
-        """Return the pods that stay, of the set or of its PodCliques with this name in the template."""
+        """Return the pods that do not terminate, of the set or of its PodCliques with this template name."""
         return [
             pod
             for pod in self.all(PODS, workload)
@@ -92,7 +92,7 @@ class Scene:
         return [pod for pod in self.pods(workload, clique) if is_ready(pod)]
 
     def observed(self, name: str) -> Observed:
-        """Return everything of the set as the engine's tests count it."""
+        """Return the observed objects of the set as the engine reads them."""
         return Observed(
             status=self.status(name),
             cliques=tuple(map(_clique, self.all(PODCLIQUES, name))),
@@ -104,7 +104,7 @@ class Scene:
         )
 
     def counts(self, name: str) -> dict[str, Count]:
-        """Return how many units of each component are wanted, there and available."""
+        """Return how many units of each component are wanted, exist and are available."""
         return _under_own_name(name, counts(self.workload(name), self.observed(name)))
 
     def view(self, name: str) -> View:
@@ -151,7 +151,7 @@ class Scene:
         ]
 
     def set_units(self, name: str) -> list[Unit]:
-        """Return the replicas of the set that hold anything."""
+        """Return the replicas of the set that have any object."""
         view = self.view(name)
         parts = _by(lambda clique: clique.replica, view.cliques.values())
         found = []
@@ -167,7 +167,7 @@ class Scene:
     # --- the end ---------------------------------------------------------------------------------------------
 
     def is_complete(self, name: str) -> bool:
-        """Say whether the set has what it wants, nothing more, all of it available, and says so."""
+        """Return whether the set has exactly what it wants, all available, and its status says so."""
         obj = self.get(PODCLIQUESETS, name)
         status = obj.get("status") or {}
         progress = status.get("updateProgress")
@@ -175,13 +175,13 @@ class Scene:
             status.get("observedGeneration") == obj["metadata"]["generation"]
             and (progress is None or bool(progress.get("updateEndedAt")))
             and status.get("availableReplicas", 0) == obj["spec"].get("replicas", 0)
-            # A replica is available with its minimum: that all of it is there must have been seen by the controller.
+            # A replica counts as available with its minimum; that it is complete the controller must have reported.
             and any(one["type"] == "Progressing" and one["status"] == "False" for one in status.get("conditions") or ())
             and not self.why_not_settled(name)
         )
 
     def is_updated(self, name: str) -> bool:
-        """Say whether the set is complete and every pod of it has the current template."""
+        """Return whether the set is complete and every pod of it has the current template."""
         replicas = self.get(PODCLIQUESETS, name)["spec"].get("replicas", 0)
         return (
             self.is_complete(name)
@@ -201,7 +201,7 @@ class Scene:
         ]
 
     def why_not_settled(self, name: str) -> str:
-        """Say what of the set is missing, too much or on its way; nothing when all is as wanted."""
+        """Return what is missing, surplus or changing in the set; empty when it is settled."""
         view = self.view(name)
         wanted = list(range(view.workload.replicas))
         if sorted(unit.index for unit in self.set_units(name)) != wanted:
@@ -213,7 +213,7 @@ class Scene:
         return f"on their way: {moving}" if moving else ""
 
     def surge(self, name: str) -> list[str]:
-        """Return the pods and group replicas beyond the wanted indices: surge, or what scaling in has left there."""
+        """Return the pods and group replicas beyond the wanted indices: surge, or not yet scaled in."""
         view = self.view(name)
         pods = [
             pod.name
@@ -237,23 +237,23 @@ def units_of(scene: Scene, name: str, component: str) -> list[Unit]:
 
 
 def is_leaving(obj: Obj) -> bool:
-    """Say whether an object is being deleted."""
+    """Return whether an object is being deleted."""
     return "deletionTimestamp" in obj["metadata"]
 
 
 def is_gated(pod: Obj) -> bool:
-    """Say whether a pod waits for its gang to be listed."""
+    """Return whether a pod has the scheduling gate of its gang."""
     return any(gate["name"] == names.SCHEDULING_GATE for gate in pod["spec"].get("schedulingGates") or ())
 
 
 def is_ready(pod: Obj) -> bool:
-    """Say whether the Ready condition holds."""
+    """Return whether the Ready condition holds."""
     conditions = (pod.get("status") or {}).get("conditions") or ()
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
 def is_placed(pod: Obj) -> bool:
-    """Say whether a pod has a node."""
+    """Return whether a pod has a node."""
     return bool(pod["spec"].get("nodeName"))
 
 
@@ -272,7 +272,7 @@ def template_of(clique: str, obj: Obj) -> str:
 
 
 class _Kept:
-    """Lets a manifest pass as an argument that does not count: uid and generation say which one it is."""
+    """A manifest as a cache key: uid and generation identify it."""
 
     def __init__(self, obj: Obj) -> None:
         self.obj = obj
@@ -325,5 +325,5 @@ def _by(key: Callable[[Clique], int], cliques: Iterable[Clique]) -> dict[int, li
 
 
 def _under_own_name(name: str, found: dict[str, Count]) -> dict[str, Count]:
-    """The engine's tests call every set `w`."""
+    """Rename the set to `w`, as the engine's tests call it."""
     return {name if key == "w" else key: count for key, count in found.items()}

@@ -1,7 +1,7 @@
-"""The acceptance sequences (`docs/semantics.md` 14): which units come and go, in which order, how many serve meanwhile.
+"""The acceptance sequences (`docs/semantics.md` 14): which units are added and removed, in which order, how many serve.
 
-`+3s` is a surge unit that appears, `-0` a unit that is taken away. Where several units may be on their way at once the
-order among them is left open, and the numbers say what was allowed.
+`+3s` is a surge unit that is added, `-0` a unit that is removed. Where several units may change at once their order is
+left open, and the numbers say what was allowed.
 """
 
 from typing import Any
@@ -32,7 +32,7 @@ def whole_replicas(replicas: int, budget: tuple[Any, Any]) -> Obj:
 
 
 def roll(stage: Stage, manifest: Obj) -> tuple[str, int]:
-    """Deploy, change everything, and return the name and the moment before the change when all is done."""
+    """Deploy, change every template, wait for the end; return the name and the version before the change."""
     stage.nodes(NODES)
     name = stage.deploy(manifest)
     mark = stage.witness.mark()
@@ -48,7 +48,7 @@ def roll(stage: Stage, manifest: Obj) -> tuple[str, int]:
 @scenario("three pods with a surge of one are never fewer than three, and the surge goes last")
 def pods_3_0_1(stage: Stage) -> None:
     name, mark = roll(stage, pods_with(3, (0, 1)))
-    deeds = stage.witness.deeds(name, "w-0-a", mark)
+    deeds = stage.witness.unit_changes(name, "w-0-a", mark)
     assert (deeds[0], deeds[-1]) == ("+3s", "-3s")
     assert one_at_a_time(deeds[1:-1], 0, 1, 2), deeds
     assert (stage.witness.fewest(name, "w-0-a", mark), stage.witness.most(name, "w-0-a", mark)) == (3, 4)
@@ -67,7 +67,7 @@ def pods_percent(stage: Stage) -> None:
 @scenario("three group replicas with a surge of one are replaced in order, each gone before it comes back")
 def group_3_3_0_1(stage: Stage) -> None:
     name, mark = roll(stage, group_with(3, 3, (0, 1)))
-    assert stage.witness.deeds(name, "w-0-g", mark) == ["+3s", "-0", "+0", "-1", "+1", "-2", "+2", "-3s"]
+    assert stage.witness.unit_changes(name, "w-0-g", mark) == ["+3s", "-0", "+0", "-1", "+1", "-2", "+2", "-3s"]
     assert stage.witness.fewest(name, "w-0-g", mark) == 3
     assert gangs_of(stage, name, mark, 3) == {"w-0-g-0"}
     assert_versions_never_meet(stage, name, mark)
@@ -76,7 +76,7 @@ def group_3_3_0_1(stage: Stage) -> None:
 @scenario("four group replicas of which two may miss go two at a time")
 def group_4_1_2_0(stage: Stage) -> None:
     name, mark = roll(stage, group_with(4, 1, (2, 0)))
-    deeds = stage.witness.deeds(name, "w-0-g", mark)
+    deeds = stage.witness.unit_changes(name, "w-0-g", mark)
     assert deeds[:2] == ["-0", "-1"]
     assert sorted(deeds) == sorted(f"{sign}{index}" for sign in "+-" for index in range(4))
     assert stage.witness.fewest(name, "w-0-g", mark) == 2
@@ -92,7 +92,7 @@ def group_3_2_0_1(stage: Stage) -> None:
         {"w-0-g-0"},
         {"w-0-g-1"},
     ]
-    # The gang of the surge goes with it; pods and gangs are told by watches of their own, one may be behind the other.
+    # The gang of the surge is removed with it; pods and gangs have separate watches, and one may lag behind the other.
     stage.witness.wait(
         lambda scene: {gang["metadata"]["name"] for gang in scene.all(PODGANGS, name)} == {"w-0", "w-0-g-0"},
         "the gang of the surge is gone",
@@ -100,7 +100,7 @@ def group_3_2_0_1(stage: Stage) -> None:
 
 
 def gangs_of(stage: Stage, name: str, since: int, index: int) -> set[str]:
-    """Return the gangs that pods of a group replica ever belonged to."""
+    """Return the gangs to which pods of a group replica have belonged."""
     return {
         pod["metadata"]["labels"][names.GANG]
         for step in stage.witness.steps(since)
@@ -110,7 +110,7 @@ def gangs_of(stage: Stage, name: str, since: int, index: int) -> set[str]:
 
 
 def assert_versions_never_meet(stage: Stage, name: str, since: int) -> None:
-    """Assert that no group replica ever had pods of two templates, those that are leaving included."""
+    """Assert that no group replica ever had pods of two templates, terminating ones included."""
     for step in stage.witness.steps(since):
         found: dict[tuple[str, str], set[str]] = {}
         for pod in step.after.all(PODS, name):
@@ -127,21 +127,21 @@ def assert_versions_never_meet(stage: Stage, name: str, since: int) -> None:
 @scenario("three whole replicas with a surge of one are never fewer than three")
 def set_3_0_1(stage: Stage) -> None:
     name, mark = roll(stage, whole_replicas(3, (0, 1)))
-    assert stage.witness.deeds(name, name, mark) == ["+3s", "-0", "+0", "-1", "+1", "-2", "+2", "-3s"]
+    assert stage.witness.unit_changes(name, name, mark) == ["+3s", "-0", "+0", "-1", "+1", "-2", "+2", "-3s"]
     assert stage.witness.fewest(name, name, mark) == 3
 
 
 @scenario("two whole replicas with a surge of one are never fewer than two")
 def set_2_0_1(stage: Stage) -> None:
     name, mark = roll(stage, whole_replicas(2, (0, 1)))
-    assert stage.witness.deeds(name, name, mark) == ["+2s", "-0", "+0", "-1", "+1", "-2s"]
+    assert stage.witness.unit_changes(name, name, mark) == ["+2s", "-0", "+0", "-1", "+1", "-2s"]
     assert stage.witness.fewest(name, name, mark) == 2
 
 
 @scenario("two whole replicas that may both miss go at once")
 def set_2_2_0(stage: Stage) -> None:
     name, mark = roll(stage, whole_replicas(2, (2, 0)))
-    deeds = stage.witness.deeds(name, name, mark)
+    deeds = stage.witness.unit_changes(name, name, mark)
     assert sorted(deeds[:2]) == ["-0", "-1"], deeds
     assert stage.witness.fewest(name, name, mark) == 0
 
@@ -149,7 +149,7 @@ def set_2_2_0(stage: Stage) -> None:
 @scenario("two whole replicas of which one may miss go one at a time")
 def set_2_1_0(stage: Stage) -> None:
     name, mark = roll(stage, whole_replicas(2, (1, 0)))
-    assert stage.witness.deeds(name, name, mark) == ["-0", "+0", "-1", "+1"]
+    assert stage.witness.unit_changes(name, name, mark) == ["-0", "+0", "-1", "+1"]
     assert stage.witness.fewest(name, name, mark) == 1
 
 
@@ -188,7 +188,7 @@ def interrupted_pods(stage: Stage) -> None:
     stage.nodes(NODES)
     name = stage.deploy(pods_with(3, (0, 1)), one_a_node=True)
     mark = stage.witness.mark()
-    # There is room for the surge and nothing else, so that the first original stays on its way until we have looked.
+    # There is room for the surge and nothing else, so that the first original stays Pending until the check.
     taken = [pod["spec"]["nodeName"] for pod in stage.witness.scene().pods(name)]
     stage.cordon(*taken)
     stage.change(name)
@@ -196,7 +196,7 @@ def interrupted_pods(stage: Stage) -> None:
         lambda scene: any(not unit.outdated and not unit.surge for unit in scene.pod_units(name, "w-0-a")),
         "an original is on its way to the new template",
     )
-    # The watches of two kinds do not keep step with each other: the status may be heard of later.
+    # The watches of two kinds are not synchronous: the status may be observed later.
     scene = stage.witness.wait(lambda scene: scene.progress(name).get("updateStartedAt"), "the update has begun")
     started = scene.progress(name)["updateStartedAt"]
     again = stage.witness.mark()
@@ -209,7 +209,7 @@ def interrupted_pods(stage: Stage) -> None:
     assert interrupted.progress(name)["updateStartedAt"] >= started
     stage.uncordon(*taken)
     stage.settle_updated(name)
-    deeds = stage.witness.deeds(name, "w-0-a", again)
+    deeds = stage.witness.unit_changes(name, "w-0-a", again)
     assert deeds.index("-3s") < max(deeds.index(f"+{index}") for index in range(3)), deeds
     assert stage.witness.fewest(name, "w-0-a", mark) == 3
     stage.witness.assert_rules(name, mark)
@@ -242,7 +242,7 @@ def interrupted_set(stage: Stage) -> None:
     stage.change(name)
     stage.witness.wait(lambda scene: selected(scene, name) == [0], "replica 0 is at work again", since=again)
     stage.settle_updated(name)
-    assert "+0" in stage.witness.deeds(name, "w-0-a", again)
+    assert "+0" in stage.witness.unit_changes(name, "w-0-a", again)
     stage.witness.assert_rules(name, mark)
 
 
@@ -269,7 +269,7 @@ def on_delete(stage: Stage) -> None:
     mark = stage.witness.mark()
     stage.switch(name, "RollingRecreate")
     scene = stage.settle_updated(name)
-    assert len(stage.witness.deeds(name, "w-0-a", mark)) == 4
+    assert len(stage.witness.unit_changes(name, "w-0-a", mark)) == 4
     stage.witness.assert_rules(name, mark)
     stage.switch(name, "OnDelete")
     stage.change(name)

@@ -1,7 +1,7 @@
-"""Clusters to try the controller on: a real API server with its companions, and the sandbox.
+"""Clusters for the controller: a real API server with scheduler, kubelets and garbage collector, and the sandbox.
 
-Both have everything that a controller needs and no controller. Scheduler and kubelets are quick in both: what is
-measured is the order of things, and the order must not depend on the pace.
+Neither has a controller for PodCliqueSets. Scheduler and kubelets are fast in both: the tests check the order of
+events, which must not depend on their speed.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class Site:
     name: str
     kubeconfig: Path
     cluster: ClusterClient
-    server: OwnApiServer | None = None  # where this process has started a real one
+    server: OwnApiServer | None = None  # set where this process has started a real API server
 
 
 @contextlib.contextmanager

@@ -1,8 +1,8 @@
-"""A namespace of its own for one scenario: its nodes, its workloads, and a witness that sees everything.
+"""A namespace for one scenario: its nodes, its workloads, and a witness that records every write.
 
-Each stage has nodes that only its own pods may use (a node selector is put into every template), so scenarios run side
-by side on one cluster and still say how much room there is. In `one a node` workloads each pod asks for more than half
-of a node, which makes "n free nodes" mean "n pods can run", as in Grove's own tests.
+Each stage has nodes that only its own pods can use (every template gets a node selector), so scenarios run side by side
+on one cluster and still control how much room there is. In `one a node` workloads each pod requests more than half of a
+node, so that n free nodes have room for n pods, as in Grove's own tests.
 """
 
 import contextlib
@@ -33,12 +33,12 @@ from tests.standin import make_nodes
 POOL = "grove-ui-test/pool"
 MORE_THAN_HALF_A_NODE = "20"
 OURS = (PODCLIQUESCALINGGROUPS, PODCLIQUES, PODS, PODGANGS, SERVICES)
-PATIENCE_FOR_NOTHING = 2.0  # how long it is looked on that something does not happen
+PATIENCE_FOR_NOTHING = 2.0  # how long a test watches that something does not happen
 
 
 @dataclass
 class Stage:
-    """Where one scenario is played."""
+    """The namespace, nodes and witness of one scenario."""
 
     cluster: ClusterClient
     namespace: str
@@ -55,12 +55,12 @@ class Stage:
         return names
 
     def cordon(self, *names: str) -> None:
-        """Let nothing new onto these nodes."""
+        """Cordon these nodes."""
         for name in names:
             self.cluster.patch_merge(NODES, name, {"spec": {"unschedulable": True}})
 
     def uncordon(self, *names: str) -> None:
-        """Let pods onto these nodes again."""
+        """Uncordon these nodes."""
         for name in names:
             self.cluster.patch_merge(NODES, name, {"spec": {"unschedulable": None}})
 
@@ -90,27 +90,27 @@ class Stage:
         return name
 
     def settle(self, name: str, seconds: float = DEADLINE) -> Scene:
-        """Wait until the workload is complete and the controller says so."""
+        """Wait until the workload is complete and its status says so."""
         return self.witness.wait(lambda scene: scene.is_complete(name), f"{name} is complete", seconds)
 
     def settle_updated(self, name: str, seconds: float = DEADLINE) -> Scene:
-        """Wait until the workload is complete with nothing outdated left."""
+        """Wait until the workload is complete without outdated pods."""
         self.settle(name, seconds)
         return self.witness.wait(lambda scene: scene.is_updated(name), f"{name} is updated", seconds)
 
     # --- what people do --------------------------------------------------------------------------------------
 
     def patch(self, name: str, patch: Obj) -> None:
-        """Edit the set."""
+        """Patch the set."""
         self._hear_of(PODCLIQUESETS, self.cluster.patch_merge(PODCLIQUESETS, name, patch, namespace=self.namespace))
 
     def patch_json(self, name: str, operations: list[Obj]) -> None:
-        """Edit the set where lists are concerned."""
+        """Patch the set with a JSON patch, which can change single items of lists."""
         answer = self.cluster.patch_json(PODCLIQUESETS, name, operations, namespace=self.namespace)
         self._hear_of(PODCLIQUESETS, answer)
 
     def _hear_of(self, kind: Resource, written: Obj) -> None:
-        """Wait until the witness knows of an edit, so that what is asked next is asked about what came of it."""
+        """Wait until the witness has observed an edit, so that later checks are about its effects."""
         name, version = written["metadata"]["name"], int(written["metadata"]["resourceVersion"])
         self.witness.wait(
             lambda scene: int(scene.get(kind, name)["metadata"]["resourceVersion"]) >= version, f"{name} is edited"
@@ -136,22 +136,22 @@ class Stage:
         self.patch(name, {"spec": {"updateStrategy": {"type": strategy, "rollingUpdate": budget or None}}})
 
     def scale(self, name: str, replicas: int) -> None:
-        """Change how many replicas of the set there are to be."""
+        """Scale the set."""
         self.patch(name, {"spec": {"replicas": replicas}})
 
     def scale_clique(self, clique: str, replicas: int) -> None:
-        """Change how many pods a PodClique is to have, as an autoscaler would."""
+        """Scale a PodClique, as an autoscaler would."""
         patch = {"spec": {"replicas": replicas}}
         self._hear_of(PODCLIQUES, self.cluster.patch_merge(PODCLIQUES, clique, patch, namespace=self.namespace))
 
     def scale_group(self, group: str, replicas: int) -> None:
-        """Change how many replicas a scaling group is to have, as an autoscaler would."""
+        """Scale a scaling group, as an autoscaler would."""
         patch = {"spec": {"replicas": replicas}}
         answer = self.cluster.patch_merge(PODCLIQUESCALINGGROUPS, group, patch, namespace=self.namespace)
         self._hear_of(PODCLIQUESCALINGGROUPS, answer)
 
     def kill(self, pod: Obj) -> None:
-        """Delete a pod, as somebody who is not the controller."""
+        """Delete a pod as another client than the controller."""
         metadata = pod["metadata"]
         self.witness.killed.add(metadata["uid"])
         self.cluster.delete(PODS, metadata["name"], namespace=self.namespace, uid=metadata["uid"])
@@ -168,20 +168,16 @@ class Stage:
         )
 
     def wait_for(self, true: Callable[[], object], what: str, seconds: float = DEADLINE) -> None:
-        """Wait until something is so that the witness does not watch."""
+        """Wait for a condition on objects that the witness does not watch."""
         deadline = time.monotonic() + seconds
         while not true():
             assert time.monotonic() < deadline, f"not within {seconds:g} s: {what}"
             time.sleep(0.1)
 
-    def let_pass(self, seconds: float) -> None:
-        """Let time pass where the rule that is looked at counts time itself."""
-        time.sleep(seconds)
-
 
 @contextlib.contextmanager
 def staged(site: Site, title: str) -> Iterator[Stage]:
-    """Set up a stage for one scenario, and clear it away."""
+    """Set up a stage for one scenario, and remove it afterwards."""
     namespace = _slug(title)
     site.cluster.create(NAMESPACES, {"metadata": {"name": namespace}})
     with Witness(site.cluster, namespace) as witness:

@@ -1,4 +1,4 @@
-"""What the statuses of PodCliques and scaling groups say on the way, as anybody can read them from the API."""
+"""The statuses of PodCliques and scaling groups during an update, as any client can read them from the API."""
 
 from functools import partial
 from typing import Any
@@ -16,7 +16,7 @@ POD_SPEC = "/spec/template/cliques/0/spec/podSpec"
 
 
 def progress_of(scene: Scene, clique: str) -> dict[str, Any]:
-    """Return how far the update of a PodClique is."""
+    """Return the update progress of a PodClique."""
     return (scene.get(PODCLIQUES, clique).get("status") or {}).get("updateProgress") or {}
 
 
@@ -31,7 +31,7 @@ def index_of(pod: Obj) -> int:
 
 
 def is_selection_true(scene: Scene, *, name: str, originals: dict[str, int], selected: int) -> bool:
-    """Say whether so many are selected: completed are those whose index has a Ready pod, current are the others."""
+    """Return whether so many are selected: completed are those whose index has a Ready pod, current are the others."""
     told = progress_of(scene, "w-0-a").get("readyPodsSelectedToUpdate") or {}
     pods = scene.pods(name)
     gone = {one: index for one, index in originals.items() if one not in {pod["metadata"]["name"] for pod in pods}}
@@ -56,7 +56,7 @@ def selection_5_2_1(stage: Stage) -> None:
     selected = progress_of(scene, "w-0-a")["readyPodsSelectedToUpdate"]
     assert (len(selected["current"]), selected["completed"]) == (2, [])
     assert [originals[one] for one in selected["current"]] == selected["currentIndices"]
-    # One new pod after the other finds a node. Each that serves, be it the surge, allows one more to be replaced.
+    # One new pod after the other gets a node. Each that is available, also the surge, allows one more replacement.
     for number, freed in enumerate(selected["current"], start=3):
         stage.uncordon(node_of[freed])
         stage.witness.wait(partial(is_selection_true, name=name, originals=originals, selected=number), "one more is")
@@ -75,7 +75,7 @@ def selection_with_the_surge_held_back(stage: Stage) -> None:
     stage.nodes(6)
     name = stage.deploy(pods_with(5, (2, 1)))
     originals = {pod["metadata"]["name"]: index_of(pod) for pod in stage.witness.scene().pods(name)}
-    # A gate of somebody else in the template holds every new pod; the surge keeps its own.
+    # A foreign gate in the template blocks every new pod; the surge keeps its own.
     gates = {"op": "add", "path": f"{POD_SPEC}/schedulingGates", "value": [{"name": HOLD}]}
     stage.patch_json(name, [gates])
     two = partial(is_selection_true, name=name, originals=originals, selected=2)
@@ -100,7 +100,7 @@ def selection_with_the_surge_held_back(stage: Stage) -> None:
 
 
 def open_gate(stage: Stage, name: str, index: int) -> None:
-    """Take the foreign gate from the new pod with this index, once the controller has taken its own."""
+    """Remove the foreign gate from the new pod with this index, once the controller has removed its own."""
 
     def is_held(pod: Obj) -> bool:
         return index_of(pod) == index and pod["spec"].get("schedulingGates") == [{"name": HOLD}]
@@ -135,13 +135,13 @@ def emptied(stage: Stage) -> None:
 
 
 def hold(stage: Stage, pod: Obj, finalizers: list[str]) -> None:
-    """Keep a pod from going, or let it go."""
+    """Keep a deleted pod with a finalizer, or remove the finalizer."""
     patch = {"metadata": {"finalizers": finalizers}}
     stage.cluster.patch_merge(PODS, pod["metadata"]["name"], patch, namespace=stage.namespace)
 
 
 def claims(scene: Scene, prefix: str) -> set[int]:
-    """Return what components of a replica say that they have available."""
+    """Return how many available units the components of a replica report."""
     cliques = [one for one in scene.all(PODCLIQUES) if one["metadata"]["name"].startswith(prefix)]
     groups = [one for one in scene.all(PODCLIQUESCALINGGROUPS) if one["metadata"]["name"].startswith(prefix)]
     return {

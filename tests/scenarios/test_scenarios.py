@@ -1,7 +1,7 @@
 """Every scenario on a real API server and on the sandbox, with the controller's real processes.
 
 The scenarios of one cluster are played side by side, each in a namespace of its own; each test waits for one of them.
-On the sandbox everything that may run twice does: two workers, two beats, two watchers, and every message doubled.
+On the sandbox everything is doubled: two workers, two beats, two watchers, and every message.
 """
 
 import pytest

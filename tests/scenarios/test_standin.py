@@ -1,4 +1,4 @@
-"""The stand-in for scheduler and kubelets, without any controller: what is placed, becomes Ready, and goes."""
+"""The stand-in for scheduler and kubelets, without any controller: pods are placed, become Ready, and are removed."""
 
 from collections.abc import Callable, Iterator
 
@@ -36,7 +36,7 @@ def cluster() -> Iterator[ClusterClient]:
 
 @pytest.fixture
 def namespace(cluster: ClusterClient, request: pytest.FixtureRequest) -> Iterator[str]:
-    """A namespace; its pods are gone afterwards, so that the next test has the nodes for itself."""
+    """A namespace; its pods are removed afterwards, so that the next test has the nodes for itself."""
     name = request.node.name.replace("_", "-")[:60].strip("-")
     cluster.create(NAMESPACES, {"metadata": {"name": name}})
     yield name

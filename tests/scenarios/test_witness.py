@@ -1,4 +1,4 @@
-"""The witness is only worth something if it sees what is wrong: each rule with a story that breaks it."""
+"""The witness finds violations: for each rule a sequence of writes that breaks it."""
 
 from dataclasses import dataclass, field
 from itertools import count
@@ -14,14 +14,14 @@ from rollouts.engine.model import names
 from rollouts.engine.model.hashing import compute_template_hash
 from rollouts.engine.model.workload import Workload
 from tests.scenarios.stage import clique, podcliqueset
-from tests.scenarios.witness import Event, Judge, Step, replay, tell_deeds
+from tests.scenarios.witness import Event, RuleChecker, Step, list_unit_changes, replay
 
 CREATED = "2026-01-01T00:00:00Z"
 
 
 @dataclass
 class Story:
-    """Writes to a set `w` with one clique `a` of three pods, told one by one."""
+    """A sequence of writes to a set `w` with one clique `a` of three pods."""
 
     budget: tuple[Any, Any] = (1, 0)
     events: list[Event] = field(default_factory=list)
@@ -49,7 +49,7 @@ class Story:
         self.hash = compute_template_hash(workload.cliques[0], workload.priority_class)
 
     def clique(self, replicas: int, observed: int | None = None) -> None:
-        """Write how many pods there are to be, and which generation the controller says it knows."""
+        """Write the replicas of the clique, and the generation that the controller has observed."""
         labels = {names.REPLICA_INDEX: "0", names.TEMPLATE_HASH: self.hash}
         status = {} if observed is None else {"status": {"observedGeneration": observed}}
         metadata = self._metadata("w-0-a", labels)
@@ -86,9 +86,9 @@ class Story:
         return list(replay(self.events))
 
     def judge(self, killed: set[str] | None = None) -> None:
-        judge = Judge("w", killed or set())
+        checker = RuleChecker("w", killed or set())
         for step in self.steps():
-            judge.look_at(step)
+            checker.check(step)
 
     def _metadata(self, name: str, labels: dict[str, str]) -> Obj:
         return {
@@ -111,7 +111,7 @@ def test_pods_replaced_one_at_a_time_break_no_rule() -> None:
     for index in range(3):
         story.replace(index)
     story.judge()
-    assert list(tell_deeds(story.steps(), "w", "w-0-a"))[3:] == ["-0", "+0", "-1", "+1", "-2", "+2"]
+    assert list(list_unit_changes(story.steps(), "w", "w-0-a"))[3:] == ["-0", "+0", "-1", "+1", "-2", "+2"]
 
 
 def test_a_deletion_before_the_last_replacement_is_ready_is_seen() -> None:

@@ -1,16 +1,16 @@
-"""Somebody who watches a namespace from outside and forgets nothing: every version of every object, in order.
+"""Records every version of every object in a namespace, in order, and checks the rules of rollouts after each write.
 
-All kinds of an API server count their versions by one counter, so the events of several watches, sorted by
-resourceVersion, are what happened, one write at a time. `scenes` goes through them again, and the rules are looked at
-after every single write: how many units are available, not only how many were deleted.
+All kinds of an API server share one version counter, so the events of several watches, sorted by resourceVersion, are
+the history of the namespace, one write at a time. `steps` replays it, and `RuleChecker` checks the rules after every
+single write: how many units are available, not only how many were deleted.
 
 The rules are those of the roller (`docs/semantics.md` 4), at every level:
 
     available units never go below R − U because of us, units that stay are never more than R + S, save for
     surplus that may not be deleted yet, and what is current and wanted is not replaced.
 
-A controller cannot know of an edit before it was told. Until it says that it knows (`observedGeneration`), and `LAG`
-seconds longer, what the set said before is allowed as well, and nothing else is.
+A controller sees an edit only after its watch has delivered it. Until it reports that (`observedGeneration`), and `LAG`
+seconds longer, the former spec of the set is allowed as well.
 """
 
 import threading
@@ -38,7 +38,7 @@ class Event:
     """One write: how an object is from this version on, or that it is gone."""
 
     version: int
-    at: float  # when it was heard of, on a clock that only counts
+    at: float  # when it was observed, by the monotonic clock
     resource: Resource
     obj: Obj
     gone: bool
@@ -72,7 +72,7 @@ class Witness:
             self._threads.append(thread)
         with self._heard:
             assert self._heard.wait_for(lambda: len(self._synced) == len(WATCHED), DEADLINE), (
-                "the witness hears nothing"
+                "the witness observes nothing"
             )
         return self
 
@@ -108,14 +108,14 @@ class Witness:
             self._now[kind][metadata["name"]] = obj
 
     def _note_missed_end(self, kind: Resource, name: str, version: str) -> None:
-        """After the server was away: what its list does not show has gone meanwhile."""
+        """Record the deletion of an object that a list after a reconnection does not contain."""
         obj = self._now[kind][name]
         self._note(kind, {**obj, "metadata": {**obj["metadata"], "resourceVersion": version}}, gone=True)
 
     # --- now -------------------------------------------------------------------------------------------------
 
     def scene(self) -> Scene:
-        """Return what is there now."""
+        """Return the objects of the namespace now."""
         with self._heard:
             return self._scene()
 
@@ -125,9 +125,9 @@ class Witness:
     def wait(
         self, true: Callable[[Scene], object], what: str, seconds: float = DEADLINE, since: int | None = None
     ) -> Scene:
-        """Wait until something is so, if only from one write to the next; fail by saying what is there instead.
+        """Wait until a scene fulfils the condition, if only between two writes; on failure describe the last scene.
 
-        What was so at any time after the moment `since` counts as well.
+        A scene after the version `since` counts as well.
         """
         deadline = time.monotonic() + seconds
         with self._heard:
@@ -144,7 +144,7 @@ class Witness:
             return scene
 
     def never(self, true: Callable[[Scene], object], seconds: float, what: str) -> None:
-        """Look on for a while, and fail if something comes to be so."""
+        """Watch for a while, and fail if a scene fulfils the condition."""
         deadline = time.monotonic() + seconds
         with self._heard:
             while (left := deadline - time.monotonic()) > 0:
@@ -153,29 +153,29 @@ class Witness:
                 self._heard.wait(left)
 
     def mark(self) -> int:
-        """Return a moment to look back to: the newest version heard of."""
+        """Return the newest version observed, to look back to."""
         with self._heard:
             return max((event.version for event in self._events), default=0)
 
     def seconds_of_silence(self) -> float:
-        """Return how long nothing has been written."""
+        """Return the seconds since the last write."""
         with self._heard:
             return time.monotonic() - max((event.at for event in self._events), default=0.0)
 
     # --- the past --------------------------------------------------------------------------------------------
 
     def steps(self, since: int = 0) -> Iterator[Step]:
-        """Go through every write after a moment."""
+        """Yield every write after a version."""
         with self._heard:
             events = list(self._events)
         yield from (step for step in replay(events) if step.event.version > since)
 
-    def deeds(self, name: str, component: str, since: int = 0) -> list[str]:
-        """Return which units of a component were taken away and added, in order: `+3s`, `-0`, `+0`."""
-        return list(tell_deeds(self.steps(since), name, component))
+    def unit_changes(self, name: str, component: str, since: int = 0) -> list[str]:
+        """Return which units of a component were removed and added, in order: `+3s`, `-0`, `+0`."""
+        return list(list_unit_changes(self.steps(since), name, component))
 
     def fewest(self, name: str, component: str, since: int = 0) -> int:
-        """Return the lowest number of available units of a component at any moment."""
+        """Return the lowest number of available units of a component at any time."""
         return min(
             sum(unit.available for unit in units_of(step.after, name, component))
             for step in self.steps(since)
@@ -183,7 +183,7 @@ class Witness:
         )
 
     def most(self, name: str, component: str, since: int = 0) -> int:
-        """Return the highest number of units of a component that were there at any moment."""
+        """Return the highest number of units of a component at any time."""
         return max(
             len(units_of(step.after, name, component))
             for step in self.steps(since)
@@ -191,14 +191,14 @@ class Witness:
         )
 
     def assert_rules(self, name: str, since: int = 0) -> None:
-        """Assert that every write since a moment kept within the budgets and replaced nothing that was current."""
-        judge = Judge(name, self.killed, since=since)
+        """Assert that every write after a version kept the budgets and replaced no current unit."""
+        checker = RuleChecker(name, self.killed, since=since)
         for step in self.steps():
-            judge.look_at(step)
+            checker.check(step)
 
 
 def replay(events: list[Event]) -> Iterator[Step]:
-    """Go through writes in the order in which they were made."""
+    """Yield the writes in the order in which they were made."""
     scene = Scene({kind: {} for kind in WATCHED})
     for event in sorted(events, key=lambda event: event.version):
         after = _after(scene, event)
@@ -215,8 +215,8 @@ def _after(scene: Scene, event: Event) -> Scene:
     return Scene({**scene.tables, event.resource: table})
 
 
-def tell_deeds(steps: Iterable[Step], name: str, component: str) -> Iterator[str]:
-    """Say which units of a component come and go."""
+def list_unit_changes(steps: Iterable[Step], name: str, component: str) -> Iterator[str]:
+    """Yield which units of a component are removed and added."""
     for step in steps:
         if not (step.before.has(PODCLIQUESETS, name) and step.after.has(PODCLIQUESETS, name)):
             continue
@@ -228,35 +228,35 @@ def tell_deeds(steps: Iterable[Step], name: str, component: str) -> Iterator[str
 
 
 def _is_same(unit: Unit, other: Unit | None) -> bool:
-    """Say whether something of a unit is in the other one."""
+    """Return whether two units have an object in common."""
     return other is not None and bool(unit.identity & other.identity)
 
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What the set allowed from some moment on."""
+    """The limits that the set's spec allows from some time on."""
 
-    edit: Event  # what made it so
-    at: float  # of the last write before the controller said that it knows of the edit
+    edit: Event  # after which they hold
+    at: float  # of the last write before the controller reported the edit in observedGeneration
     floors: Mapping[str, int]  # by component, the fewest units that may be available
-    ceilings: Mapping[str, int]  # by component, the most units that may be there
+    ceilings: Mapping[str, int]  # by component, the most units that may exist
     wanted: Mapping[str, int]
-    whole: bool  # the unit of an update is the replica of the set, whatever that does to its components
+    whole: bool  # the unit of an update is the replica of the set, and its components have no limits
 
 
 @dataclass
-class Judge:
-    """Looks at one write after the other and knows what the set has allowed lately."""
+class RuleChecker:
+    """Checks one write after the other against the limits that the set has allowed lately."""
 
     name: str
     killed: set[str]
     lag: float = LAG
-    since: int = 0  # what was written up to this version is not judged
-    deletions: int = 0  # of units, by whoever
+    since: int = 0  # writes up to this version are not checked
+    deletions: int = 0  # of units, by any client
     _lately: deque[Allowance] = field(default_factory=deque)
     _counted: Mapping[str, Count] = field(default_factory=dict)  # after the last write
 
-    def look_at(self, step: Step) -> None:
+    def check(self, step: Step) -> None:
         """Assert that a write broke no rule."""
         if not self._concerns(step):
             return
@@ -270,28 +270,28 @@ class Judge:
         is_whole = any(one.whole for one in self._lately)
         for component in before.keys() & after.keys():
             if step.event.version > self.since and (component == self.name or not is_whole):
-                self._judge(step, component, before[component], after[component])
+                self._check_component(step, component, before[component], after[component])
 
     def _concerns(self, step: Step) -> bool:
-        """Say whether a write is about the workload and about anything that is counted."""
+        """Return whether a write concerns the workload and a field that is counted."""
         event, metadata = step.event, step.event.obj["metadata"]
         is_set = event.resource is PODCLIQUESETS and metadata["name"] == self.name
         if event.resource not in _COUNTED or not (is_set or _part_of(event.obj) == self.name):
             return False
         former = step.before.tables[event.resource].get(metadata["name"])
-        return event.gone or former is None or _gist(former) != _gist(event.obj)
+        return event.gone or former is None or _counted_state(former) != _counted_state(event.obj)
 
-    def _judge(self, step: Step, component: str, before: Count, after: Count) -> None:
+    def _check_component(self, step: Step, component: str, before: Count, after: Count) -> None:
         ceiling = max(one.ceilings[component] for one in self._lately if component in one.ceilings)
-        # Surplus that may not go yet takes no room from a missing original; nothing else may come on top.
+        # Surplus that must not be removed yet does not block a missing original; nothing else may be added.
         refilled = after.extra <= before.extra and after.live <= after.wanted + after.extra
-        assert refilled or after.live <= max(before.live, ceiling), self._accuse(step, component, before, after)
+        assert refilled or after.live <= max(before.live, ceiling), self._explain(step, component, before, after)
         if step.event.obj["metadata"]["uid"] in self.killed:
             return
         if after.available < before.available or after.live < before.live:
-            self._judge_loss(step, component, before, after)
+            self._check_loss(step, component, before, after)
 
-    def _judge_loss(self, step: Step, component: str, before: Count, after: Count) -> None:
+    def _check_loss(self, step: Step, component: str, before: Count, after: Count) -> None:
         units = units_of(step.before, self.name, component), units_of(step.after, self.name, component)
         wanted = min(one.wanted[component] for one in self._lately if component in one.wanted)
         left = {unit.index for unit in units[1]}
@@ -299,14 +299,14 @@ class Judge:
         serving = {unit.index for unit in units[1] if unit.available}
         lost = [unit for unit in units[0] if unit.available and unit.index not in serving]
         self.deletions += len(gone)
-        # What scaling takes away is taken from the top, be it the last that serves.
+        # Scaling in removes the highest index, even if it is the last that is available.
         if any(unit.index < wanted for unit in lost):
             floor = min(one.floors[component] for one in self._lately if component in one.floors)
-            assert after.available >= min(before.available, floor), self._accuse(step, component, before, after)
+            assert after.available >= min(before.available, floor), self._explain(step, component, before, after)
         if component != self.name or step.after.workload(self.name).strategy is Strategy.REPLICA_RECREATE:
             wrong = [str(unit) for unit in gone if unit.index < wanted and not unit.outdated and unit.available]
             assert not wrong, (
-                f"{wrong} of {component} were current and wanted; {self._accuse(step, component, before, after)}"
+                f"{wrong} of {component} were current and wanted; {self._explain(step, component, before, after)}"
             )
 
     def _remember(self, step: Step, found: Mapping[str, Count], *, whole: bool) -> None:
@@ -319,21 +319,21 @@ class Judge:
             self._lately.append(Allowance(step.event, at, floors, ceilings, wanted, whole))
         elif not _is_known(last.edit, step.after):
             self._lately[-1] = replace(last, at=at)
-        # One that was replaced by the next more than the lag ago has had its time.
+        # One that was replaced more than LAG ago no longer holds.
         while len(self._lately) > 1 and self._lately[1].at < at - self.lag:
             self._lately.popleft()
 
-    def _accuse(self, step: Step, component: str, before: Count, after: Count) -> str:
+    def _explain(self, step: Step, component: str, before: Count, after: Count) -> str:
         event = step.event
-        deed = "removal" if event.gone else "write"
+        action = "removal" if event.gone else "write"
         of = f"{event.resource.kind} {event.obj['metadata']['name']}"
         return (
-            f"{component}: {before} → {after} by the {deed} of {of} (version {event.version})\n{describe(step.after)}"
+            f"{component}: {before} → {after} by the {action} of {of} (version {event.version})\n{describe(step.after)}"
         )
 
 
 def _is_known(edit: Event, scene: Scene) -> bool:
-    """Say whether the controller can have missed an edit no longer: it has said so, or has no word for it."""
+    """Return whether the controller knows of an edit: its observedGeneration says so, or the object has none."""
     metadata = edit.obj["metadata"]
     obj = scene.tables[edit.resource].get(metadata["name"]) or {}
     seen = (obj.get("status") or {}).get("observedGeneration")
@@ -344,14 +344,14 @@ def _part_of(obj: Obj) -> str:
     return str((obj["metadata"].get("labels") or {}).get(names.PART_OF, ""))
 
 
-def _gist(obj: Obj) -> tuple[object, ...]:
-    """Return what of an object is counted."""
+def _counted_state(obj: Obj) -> tuple[object, ...]:
+    """Return the fields of an object that are counted."""
     metadata = obj["metadata"]
     return metadata["uid"], metadata.get("generation"), metadata.get("labels"), is_leaving(obj), is_ready(obj)
 
 
 def describe(scene: Scene) -> str:
-    """Write down what is there, for whoever reads a failure."""
+    """Describe a scene, to explain a failure."""
     lines = []
     for obj in scene.all(PODCLIQUESETS):
         name = obj["metadata"]["name"]
@@ -380,13 +380,13 @@ def _describe_pod(pod: Obj) -> str:
 
 
 def units(scene: Scene, name: str, component: str) -> str:
-    """Write the units of a component as in `docs/semantics.md`: `0 1* 3s?`."""
+    """Render the units of a component as in `docs/semantics.md`: `0 1* 3s?`."""
     found = sorted(units_of(scene, name, component), key=lambda unit: unit.index)
     return " ".join(f"{unit}{'*' if unit.outdated else ''}{'' if unit.available else '?'}" for unit in found)
 
 
 def _holds(true: Callable[[Scene], object], scene: Scene) -> bool:
-    """What is asked about may not be there yet."""
+    """Return whether a scene fulfils a condition; not if an object of it does not exist yet."""
     try:
         return bool(true(scene))
     except KeyError:

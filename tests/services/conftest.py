@@ -17,6 +17,7 @@ from rollouts.services.audit import Caller, Source
 from rollouts.services.changes import execute
 from rollouts.services.workloads import edit_strategy, set_images
 from tests import both_sites
+from tests.accounts import conftest as accounts
 from tests.engine.manifests import small
 from tests.scenarios.sites import Site
 from tests.services.stage import Stage
@@ -26,6 +27,7 @@ ONE_REPLICA = {"spec.replicas": 1, "spec.template.podCliqueScalingGroups.0.repli
 
 
 site, namespace = both_sites.site, both_sites.namespace
+make_person = accounts.make_person
 
 
 @pytest.fixture

@@ -43,7 +43,7 @@ def test_the_first_findings_are_told_and_how_many_more_there_are() -> None:
     refusal = translate_error(refused(8_000), "PodCliqueSet chat")
     assert len(refusal.findings) == MAX_FINDINGS + 1
     assert refusal.findings[0].field == "spec.cliques[0]"
-    assert refusal.findings[-1].message == "7,950 more faults are left out; correct these first"
+    assert refusal.findings[-1].message == "7,950 more errors are left out; correct these first"
     assert refusal.sentence.endswith("; and 7997 more.")
 
 
@@ -55,4 +55,4 @@ def test_a_sentence_too_long_to_search_is_not_shown() -> None:
     words = f"Invalid value: {SECRET * 1000}"
     refusal = translate_error(refused(1, words), "PodCliqueSet chat", hiding=[manifest_with(1)])
     assert SECRET not in refusal.sentence
-    assert refusal.findings[0].message == "the cluster's explanation is too long to show"
+    assert refusal.findings[0].message == "the message of the cluster is too long to show"

@@ -1,4 +1,4 @@
-"""Strangers and outages cannot fill the log: a line each, so many a minute, and how many were left out."""
+"""Clients and outages cannot fill the log: equal lines are limited, and the log says how many were omitted."""
 
 import io
 import logging
@@ -12,17 +12,17 @@ from rollouts.telemetry.log_limits import WINDOW_SECONDS, BoundedFilter, Formatt
 
 
 class Clock:
-    """Time that passes when told to."""
+    """A clock that tests advance."""
 
     now = 0.0
 
     def __call__(self) -> float:
-        """Return it."""
+        """Return the time."""
         return self.now
 
 
 class Log:
-    """What is written, by the rules of the product."""
+    """A handler with the filter and formatter of the product."""
 
     def __init__(self) -> None:
         self.clock = Clock()
@@ -39,7 +39,7 @@ class Log:
 
 @pytest.fixture
 def log() -> Iterator[Log]:
-    """A log beside the one of the test run."""
+    """A log apart from that of the test run."""
     made = Log()
     logging.getLogger().addHandler(made.handler)
     yield made

@@ -1,4 +1,4 @@
-"""Counts of many threads and processes add up in Redis, and wait for a Redis that is away."""
+"""Counts of many threads and processes add up in Redis, and stay in memory while Redis is down."""
 
 import threading
 

@@ -1,4 +1,4 @@
-"""Nothing that a cluster can tell, and no thread that fails, leaves a watcher blind."""
+"""Nothing that a cluster reports, and no thread that fails, keeps a watcher from mirroring."""
 
 import contextlib
 import threading
@@ -67,7 +67,7 @@ def _elsewhere(process: SandboxProcess) -> Iterator[None]:
 
 
 class _Stumbling(ClusterClient):
-    """A client that fails once at a kind in a way that nobody foresees."""
+    """A client that fails once at a kind with an unexpected error."""
 
     stumbles: int = 0
 
@@ -86,7 +86,7 @@ def test_a_thread_that_listens_and_fails_is_made_up_for(sandbox: SandboxProcess,
 
 
 class _Slow(ClusterClient):
-    """A client that hears of PodCliques late."""
+    """A client that gets PodCliques late."""
 
     may_go_on = threading.Event()
 
@@ -97,7 +97,7 @@ class _Slow(ClusterClient):
 
 
 def test_a_cluster_is_not_called_heard_before_the_mirror_has_caught_up(sandbox: SandboxProcess, redis: Redis) -> None:
-    """Passes trust the mirror of a cluster that was heard of late; after a long silence it must be listed first."""
+    """Passes trust the mirror of a cluster with a recent heartbeat; after a long silence all must be listed first."""
     heartbeats.record_cluster_heartbeat(redis, "east", {})
     (key,) = redis.keys("grove:heartbeat:cluster:*")
     redis.hset(key, "heard", 1000.0)
@@ -105,7 +105,7 @@ def test_a_cluster_is_not_called_heard_before_the_mirror_has_caught_up(sandbox: 
     with watching("east", partial(_Slow, kubeconfig(sandbox.kubeconfig), retry_policy=EAGER), redis):
         try:
             wait_until(models.Node.objects.exists, SECONDS)
-            for _ in range(2):  # turns of the watcher, which tells then what it knows
+            for _ in range(2):  # turns of the watcher, in which it reports what it knows
                 redis.delete("grove:leader:east")
                 wait_until(lambda: bool(redis.exists("grove:leader:east")), SECONDS)
             assert (heartbeats.fetch_cluster_heartbeat(redis, "east").age or 0.0) > 3600
@@ -173,7 +173,7 @@ def test_another_cluster_with_a_longer_past_replaces_the_mirror_too(tmp_path: Pa
 
 
 def test_a_cluster_that_is_made_anew_at_another_address_is_found(tmp_path: Path, redis: Redis) -> None:
-    """As tools for local clusters do it: the same context of the kubeconfig leads to another port."""
+    """As tools for local clusters do it: the same context of the kubeconfig now names another port."""
     config = tmp_path / "config"
     for name in ("former", "later"):
         (tmp_path / name).mkdir()

@@ -1,4 +1,4 @@
-"""What is wrong with a cluster is told by a code and a sentence, and is over by itself when it is over."""
+"""A code and a sentence say what is wrong with a cluster, and both end by themselves."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -66,7 +66,7 @@ def test_without_failures_nothing_is_wrong() -> None:
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:
-    """A real API server that has never heard of Grove."""
+    """A real API server without our CRDs."""
     if lacking := missing_binaries():
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     with running_apiserver() as running:
@@ -83,7 +83,7 @@ def test_missing_definitions_and_permissions_are_said_and_waited_for(server: Api
         watching("real", partial(ClusterClient, kubeconfig(server.kubeconfig), retry_policy=EAGER), redis) as heard,
         watching("poor", restricted, redis),
     ):
-        # Each kind is listed for itself, so the words grow until all of them have been refused.
+        # Each kind is listed separately, so the sentence grows until all of them are rejected.
         lacking = "podcliques.grove.io, podcliquescalinggroups.grove.io, podcliquesets.grove.io"
         wait_until(lambda: lacking in trouble("real")[1], SECONDS)
         assert trouble("real")[0] == "MissingDefinitions"
@@ -98,8 +98,8 @@ def test_missing_definitions_and_permissions_are_said_and_waited_for(server: Api
         assert models.Workload.objects.get().cluster.name == "real"
         assert trouble("poor")[0] == "Forbidden"
 
-        # Taken away again: said, and what was known stays until the cluster is heard again.
+        # A CRD is deleted: the problem is reported, and the mirror stays until the cluster can be read again.
         admin.delete(CUSTOMRESOURCEDEFINITIONS, "podgangs.scheduler.grove.io")
-        wait_until(lambda: "does not serve podgangs.scheduler.grove.io:" in trouble("real")[1], SECONDS)
+        wait_until(lambda: "does not serve podgangs.scheduler.grove.io. Apply" in trouble("real")[1], SECONDS)
         assert trouble("real")[0] == "MissingDefinitions"
         assert models.Workload.objects.exists()

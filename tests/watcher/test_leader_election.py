@@ -1,4 +1,4 @@
-"""One of several watchers leads; when it is gone, or gives up, another one does."""
+"""One of several watchers leads; if it dies or releases the lease, another one does."""
 
 import os
 import socket

@@ -1,4 +1,4 @@
-"""The watcher as a process: killed, doubled, on several clusters at once, on a database that is made anew."""
+"""The watcher as a process: killed, doubled, on several clusters at once, on a database that is created again."""
 
 import contextlib
 import os
@@ -48,7 +48,7 @@ def renamed(process: SandboxProcess, name: str) -> Path:
 
 
 def ask(controller: Controller, question: str) -> list[tuple[Any, ...]]:
-    """Ask the controller's database; nothing while it cannot be asked."""
+    """Query the controller's database; return nothing while that fails."""
     url = controller.environment.get("DATABASE_URL")
     try:
         if url:
@@ -73,13 +73,13 @@ def workloads(controller: Controller) -> list[tuple[str, str]]:
 
 
 def states(controller: Controller) -> dict[str, tuple[bool, str]]:
-    """Return for each cluster whether it is complete, and its trouble."""
+    """Return for each cluster whether it is complete, and its problem."""
     found = ask(controller, "SELECT name, complete, trouble_code FROM rollouts_cluster")
     return {name: (bool(complete), code) for name, complete, code in found}
 
 
 def leader(controller: Controller, cluster: str) -> int:
-    """Return the process that holds the lease; 0 when nobody does."""
+    """Return the process that holds the lease; 0 if none does."""
     with Redis.from_url(controller.redis.url) as redis:
         holder = redis.get(f"grove:leader:{cluster}")
     return int(holder.split(b":")[1]) if holder else 0
@@ -130,7 +130,7 @@ def test_a_killed_watcher_is_replaced_by_the_one_that_stands_by(
 
 
 def replace_the_leader(controller: Controller, east: SandboxProcess, number: int) -> None:
-    """Kill the watcher that leads; what happens meanwhile and afterwards is heard by the other one."""
+    """Kill the watcher that leads; the other one mirrors what happens meanwhile and afterwards."""
     wait_until(lambda: leader(controller, "east") != 0, SECONDS, controller.last_words)
     first = leader(controller, "east")
     (active,) = [one for one in controller.of(WATCHER) if one.pid == first]
@@ -185,16 +185,16 @@ def test_a_database_that_breaks_every_connection_loses_nothing(
 
 
 def drop_database(controller: Controller) -> None:
-    """Throw everything away: the file of SQLite, all tables of PostgreSQL."""
+    """Delete everything: the file of SQLite, all tables of PostgreSQL."""
     if controller.environment.get("DATABASE_URL"):
         wait_until(lambda: is_dropped(controller), SECONDS)
         ask(controller, "CREATE SCHEMA public")
         return
     for path in controller.folder.glob("grove.sqlite3*"):
-        path.unlink(missing_ok=True)  # whoever closes the database last takes two of its files along
+        path.unlink(missing_ok=True)  # the last process to close the database deletes two of its files
 
 
 def is_dropped(controller: Controller) -> bool:
-    """Try to drop all tables: the watcher may be at work on them, and then one of the two is told to try again."""
+    """Try to drop all tables: if the watcher is using them, the database rolls one of the two back."""
     ask(controller, "DROP SCHEMA IF EXISTS public CASCADE")
     return ask(controller, "SELECT count(*) FROM pg_namespace WHERE nspname = 'public'") == [(0,)]

@@ -1,4 +1,4 @@
-"""The watcher keeps the mirror as the cluster is, wakes who has to look, and mends what others break."""
+"""The watcher keeps the mirror equal to the cluster, enqueues workloads, and repairs what others break."""
 
 import contextlib
 import shutil
@@ -70,7 +70,7 @@ def create_set(cluster: ClusterClient, namespace: str, name: str = "my") -> Obj:
 
 
 def owned_pod(namespace: str, name: str, owner: Obj) -> Obj:
-    """Return a gated pod as it would belong to a set."""
+    """Return a gated pod with the owner and labels of a set."""
     return {
         "apiVersion": "v1",
         "kind": "Pod",
@@ -93,7 +93,7 @@ def shown(namespace: str) -> list[str]:
 
 
 def test_what_was_there_before_is_mirrored_and_woken(cluster: ClusterClient, namespace: str, heard: Heard) -> None:
-    """The fixtures are in this order: the watcher begins after the namespace, and before the set."""
+    """The order of the fixtures matters: the watcher starts after the namespace, and before the set."""
     create_set(cluster, namespace)
     key = f"east/{namespace}/my"
     wait_until(lambda: key in heard.woken, SECONDS)
@@ -131,7 +131,7 @@ def test_changes_wake_their_workload_and_what_changes_nothing_wakes_nobody(
     one, two = f"east/{namespace}/one", f"east/{namespace}/two"
     wait_until(lambda: one in heard.woken and two in heard.woken, SECONDS)
     heard.woken.clear()
-    # What one has to say is heard before what two has to say: both are told by the same watch.
+    # The event of one comes before that of two: both come from the same watch.
     touched: Obj = {"metadata": {"managedFields": [{}]}}
     version = cluster.patch_merge(PODCLIQUESETS, "one", touched, namespace=namespace)["metadata"]["resourceVersion"]
     cluster.patch_merge(PODCLIQUESETS, "two", {"spec": {"replicas": 2}}, namespace=namespace)
@@ -174,7 +174,7 @@ def test_what_pods_of_others_request_is_noted_on_their_node(
 
 
 def foreign_requests() -> dict[str, int] | None:
-    """Return what pods of others request of the only node, as the mirror has it."""
+    """Return what pods of others request on the only node, as the mirror has it."""
     node = models.Node.objects.first()
     return None if node is None else node.foreign_requests
 
@@ -193,7 +193,7 @@ def test_a_deleted_workload_vanishes_with_all_that_it_had(cluster: ClusterClient
 
 
 def rows_of(namespace: str) -> list[bool]:
-    """Say for each kind whether the mirror has something of a namespace."""
+    """Return for each kind whether the mirror has objects of a namespace."""
     return [table.model.objects.filter(namespace=namespace).exists() for table in mirror.MIRRORED.values()]
 
 
@@ -403,7 +403,7 @@ def test_cliques_of_the_api_are_read_back(cluster: ClusterClient, namespace: str
     owners = make_owner_references("PodCliqueSet", "my", owner["metadata"]["uid"])
     cluster.create(PODCLIQUES, pod_clique(namespace, "my-0-worker", labels=labels, ownerReferences=owners))
     wait_until(lambda: models.Clique.objects.filter(namespace=namespace).exists(), SECONDS)
-    # Each kind is heard by itself: what came first may be told last.
+    # Each kind has its own watch: the first event may be notified last.
     wait_until(lambda: models.Workload.objects.filter(namespace=namespace).exists(), SECONDS)
     seen = mirror.fetch_workload(models.Cluster.objects.get(), namespace, "my")
     assert seen is not None

@@ -1,4 +1,4 @@
-"""Watchers for tests: one in this process, with everything it says to others written down."""
+"""Watchers for tests: they run in this process, and everything that they notify is recorded."""
 
 import contextlib
 import threading
@@ -16,22 +16,22 @@ from tests.apiserver import free_port
 
 SECONDS = 120.0  # generous: only reached when something is broken
 # Nothing of a test depends on a lease that runs out. Where everything is slow, one of a few seconds does so by itself,
-# and then all workloads are woken once more.
+# and then all workloads are enqueued once more.
 LEASE_SECONDS = 600.0
 
 
 @dataclass
 class Heard:
-    """What a watcher told the rest of the product."""
+    """What a watcher has notified."""
 
     woken: list[str] = field(default_factory=list)
     changes: list[Change] = field(default_factory=list)
     is_redis_away: bool = False
-    refused: int = 0  # wake-ups while Redis was away
+    refused: int = 0  # calls while Redis was down
     failures: list[Exception] = field(default_factory=list)  # to be met by those who publish, one each
 
     def wake(self, keys: Iterable[str]) -> bool:
-        """Take wake-ups as the queue does."""
+        """Accept keys as the queue does."""
         if self.is_redis_away:
             self.refused += 1
             return False
@@ -39,7 +39,7 @@ class Heard:
         return True
 
     def publish(self, changes: Sequence[Change]) -> None:
-        """Take changes as the feed does."""
+        """Accept changes as the feed does."""
         if self.failures:
             raise self.failures.pop()
         self.changes += changes
@@ -61,18 +61,18 @@ def watching(name: str, connect: Callable[[], ClusterClient], redis: Redis) -> I
 
 
 def is_complete(name: str) -> bool:
-    """Say whether a cluster is mirrored."""
+    """Return whether a cluster is mirrored."""
     return models.Cluster.objects.filter(name=name, complete=True).exists()
 
 
 def trouble(name: str) -> tuple[str, str]:
-    """Return code and sentence of a cluster's trouble."""
+    """Return code and sentence of a cluster's problem."""
     row = models.Cluster.objects.filter(name=name).first()
     return (row.trouble_code, row.trouble) if row else ("", "")
 
 
 def kubeconfig_to_nowhere(context: str = "away") -> str:
-    """Return a kubeconfig that leads to a port where nobody listens."""
+    """Return a kubeconfig with a port on which nothing listens."""
     address = f"http://127.0.0.1:{free_port()}"
     return yaml.safe_dump(
         {

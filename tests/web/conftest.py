@@ -9,7 +9,10 @@ from django.utils import timezone
 
 from rollouts import models
 from rollouts.models import User
+from tests.accounts import conftest as accounts
 from tests.api.read import fleet
+
+make_person = accounts.make_person
 
 
 @pytest.fixture(scope="session", autouse=True)

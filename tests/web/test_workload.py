@@ -109,7 +109,7 @@ def test_a_manifest_that_cannot_be_read_is_explained(viewer: Client, row: models
     manifest["spec"]["template"] = {"cliques": "none"}
     fleet.store_sets(row, [manifest])
     page = get(viewer)
-    assert "cannot be read" in page
+    assert "The manifest is not valid" in page
     assert "spec.template.cliques" in page
 
 
@@ -271,7 +271,7 @@ def test_a_crash_loop_is_a_card_at_once(viewer: Client, row: models.Cluster) -> 
     fleet.store_parts(row, chat(state="progressing"))
     make_unready(1.0, fault="CrashLoopBackOff: exit code 3")
     shown = find_now(get(viewer))
-    assert "<strong>A container crashes again and again</strong>" in shown
+    assert "<strong>Container keeps crashing</strong>" in shown
     assert "of chat-0-web crashes again and again: exit code 3." in shown
     assert ">Look at the pods</a>" in shown
 

@@ -78,19 +78,24 @@ def merge_conditions(
     for condition in former:
         kind = condition.get("type")
         if kind in new:
-            kept.append(_keep_transition_time(condition, new.pop(kind)))
+            kept.append(_replace_condition(condition, new.pop(kind)))
         elif kind not in dropped:
             kept.append(condition)
     return [*kept, *new.values()]
 
 
-def _keep_transition_time(former: Mapping[str, Any], wanted: Condition) -> Mapping[str, Any]:
-    """Return the wanted condition with the transition time of its status; the former one if they are equal."""
-    if former.get("status") != wanted["status"] or "lastTransitionTime" not in former:
+def keep_transition_time(former: Mapping[str, Any], wanted: Condition) -> Condition:
+    """Return the wanted condition with the transition time of its status."""
+    since = former.get("lastTransitionTime")
+    if not since or former.get("status") != wanted["status"]:
         return wanted
-    if former.get("reason") == wanted["reason"] and former.get("message") == wanted["message"]:
-        return former
-    return {**wanted, "lastTransitionTime": former["lastTransitionTime"]}
+    return {**wanted, "lastTransitionTime": since}
+
+
+def _replace_condition(former: Mapping[str, Any], wanted: Condition) -> Mapping[str, Any]:
+    """Return the wanted condition; the former one, with all its fields, if nothing changes."""
+    is_same = all(former.get(name) == wanted[name] for name in ("status", "reason", "message"))
+    return former if is_same and former.get("lastTransitionTime") else keep_transition_time(former, wanted)
 
 
 def make_condition(

@@ -41,8 +41,10 @@ _QUANTITY: Final = re.compile(
     r"(?:(?P<binary>[KMGTPE]i)|(?P<decimal>[numkMGTPE])|[eE](?P<exponent>[+-]?[0-9]+))?",
     re.ASCII,
 )
-_BINARY: Final = {suffix: 1024**power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)}
-_DECIMAL: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
+BINARY_SUFFIXES: Final = {
+    suffix: 1024**power for power, suffix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi", "Ei"), start=1)
+}
+DECIMAL_SUFFIXES: Final = {"n": -9, "u": -6, "m": -3, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
 # No real quantity is longer, and Python raises on integers of more than 4,300 digits.
 _MAX_LENGTH: Final = 100
 
@@ -75,6 +77,11 @@ def canonical_quantity(value: Any) -> Any:
     return f"{sign}{significant}e{exponent + len(digits) - len(significant) if number else 0}"
 
 
+def is_quantity(text: str) -> bool:
+    """Whether the API takes a text as a quantity, however long it is."""
+    return _QUANTITY.fullmatch(text) is not None
+
+
 def parse_quantity(value: str | float) -> tuple[int, int] | None:
     """Return the value of a quantity as a whole number and a power of ten; None if it is no quantity.
 
@@ -87,8 +94,8 @@ def parse_quantity(value: str | float) -> tuple[int, int] | None:
     if found is None:
         return None
     part = found["part"] or ""
-    number = int(f"{found['whole']}{part}") * _BINARY.get(found["binary"] or "", 1)
-    exponent = _DECIMAL.get(found["decimal"] or "", 0) + int(found["exponent"] or 0) - len(part)
+    number = int(f"{found['whole']}{part}") * BINARY_SUFFIXES.get(found["binary"] or "", 1)
+    exponent = DECIMAL_SUFFIXES.get(found["decimal"] or "", 0) + int(found["exponent"] or 0) - len(part)
     return -number if found["sign"] == "-" else number, exponent
 
 

@@ -1,18 +1,18 @@
-"""What makes the objects of Grove's own operator ours: labels, finalizers and hashes, and no pod replaced.
+"""Plans how the controller takes over the objects of Grove's own operator: by labels, finalizers and hashes only.
 
-Before it: `services.takeover`, which lists the objects of a workload as they are now. After it: the same service, which
-sends the patches in the order of the plan. Nothing else of a pass looks at this.
+`services.takeover` lists the objects of a workload before it, and applies the patches in the order of the plan after
+it. No pod is replaced, and no pass uses this module.
 
-What stands between Grove's objects and ours:
+Grove's objects differ from ours:
 
-    hashes       Grove's template hash is another function. A PodClique that wants the current template, and its pods
-                 that are labelled as the PodClique wants, get our hash: they are current, and stay.
-    gangs        Grove's PodGangs do not say which replica of the set they belong to. Their names do.
-    finalizers   Grove's own stay on its objects, and nobody is left to remove them. They go.
+    hashes       Grove computes another template hash. A PodClique that wants the current template gets our hash, and so
+                 do its pods with the hash that it wants: they are current and stay.
+    gangs        Grove's PodGangs have no label for their replica of the set. Their names tell it.
+    finalizers   Grove's finalizers stay on its objects, and no controller is left to remove them. The takeover does.
 
-The invariants: pods come before their PodClique and the set comes last. Until its finalizer goes nobody acts on the
-set, and a takeover that was cut off half-way is finished by another one: what is labelled as its PodClique wants is
-found again, and what is ours already needs nothing.
+The invariants: pods are patched before their PodClique, and the set is patched last. Until the finalizer of the set is
+removed, no controller acts on the set. A takeover that was cut short can be repeated: pods are matched with their
+PodClique again, and objects that are ours already need no patch.
 """
 
 import re
@@ -36,7 +36,7 @@ GROVE_FINALIZERS: Final = frozenset(
         "grove.io/podcliquescalinggroup.grove.io",
     }
 )
-# On everything that a takeover changes: when. It makes us the last who wrote the object, whatever else was changed.
+# The time, on everything that a takeover changes. It makes us the last writer of an object that needs no other change.
 TAKEN_OVER_AT: Final = "grove-ui.io/taken-over-at"
 
 
@@ -64,8 +64,8 @@ class Adoption:
     uid: str
     resource_version: str
     patch: Mapping[str, Any]  # a merge patch of its metadata, without the preconditions
-    before: Mapping[str, Any]  # what the patch changes, as it is
-    after: Mapping[str, Any]  # and as it will be
+    before: Mapping[str, Any]  # the changed fields before the patch
+    after: Mapping[str, Any]  # the changed fields after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +79,14 @@ class SkippedObject:
 
 @dataclass(frozen=True, slots=True)
 class AdoptionPlan:
-    """How a workload is taken over, in the order in which it is done: its parts, its status, the set."""
+    """How a workload is taken over, in this order: its objects, its status, the set."""
 
     adoptions: tuple[Adoption, ...]
-    status: Mapping[str, Any] | None  # of the set; None: as it is
-    set_adoption: Adoption | None  # None: it needs no change
+    status: Mapping[str, Any] | None  # of the set; None: no change
+    set_adoption: Adoption | None  # None: no change
     skipped: tuple[SkippedObject, ...]
-    pods: int  # that stay as they are
-    outdated: tuple[str, ...]  # pods of another template: an update replaces them afterwards, whoever does it
+    pods: int  # how many pods keep running
+    outdated: tuple[str, ...]  # pods of another template, which an update replaces afterwards
 
 
 @dataclass(slots=True)
@@ -104,23 +104,23 @@ class _AdoptionPlanBuilder:
 def plan_adoption(
     workload: Workload, manifest: Manifest, parts: WorkloadObjects, at: str, is_foreign: Callable[[Manifest], bool]
 ) -> AdoptionPlan:
-    """Return how to take a workload over; `is_foreign` says whether somebody else wrote an object last."""
+    """Return how to take a workload over; `is_foreign` says whether another writer wrote an object last."""
     layout = make_layout(workload)
     builder = _AdoptionPlanBuilder(at, is_foreign)
-    # What nothing controls was left behind by a set of this name: once it is taken over, a pass adopts it.
+    # An object without a controller was left behind by a set of this name; after the takeover a pass adopts it.
     owners = {"", workload.uid}
     owners.update([_uid(group) for group in parts.groups if _controller(group) in owners])
     pods = _group_by_owner(parts.pods)
     for clique in parts.cliques:
         own_pods = pods.pop(_uid(clique), [])
-        place = layout.find_position(clique["metadata"]["name"])
-        if place is None or _controller(clique) not in owners:
-            reason = "its name fits nowhere in the workload" if place is None else "another object controls it"
+        position = layout.find_position(clique["metadata"]["name"])
+        if position is None or _controller(clique) not in owners:
+            reason = "no object of the workload has this name" if position is None else "another object controls it"
             _skip(builder, Kind.CLIQUE, [clique], reason)
-            _skip(builder, Kind.POD, own_pods, f"PodClique {clique['metadata']['name']} is left alone")
+            _skip(builder, Kind.POD, own_pods, f"PodClique {clique['metadata']['name']} is skipped")
         else:
-            is_current = _wants_current(layout, manifest, clique, place.clique)
-            _adopt_clique(builder, layout, place, clique, own_pods, is_current=is_current)
+            is_current = _wants_current(layout, manifest, clique, position.clique)
+            _adopt_clique(builder, layout, position, clique, own_pods, is_current=is_current)
     _skip(builder, Kind.POD, (pod for rest in pods.values() for pod in rest), "no PodClique of this workload owns it")
     _adopt_owned(builder, Kind.GROUP, parts.groups, workload.uid, lambda _: {})
     _adopt_owned(builder, Kind.GANG, parts.gangs, workload.uid, lambda gang: _compute_gang_labels(layout, gang))
@@ -142,17 +142,17 @@ def plan_adoption(
 def _adopt_clique(
     builder: _AdoptionPlanBuilder,
     layout: Layout,
-    place: PodCliquePosition,
+    position: PodCliquePosition,
     clique: Manifest,
     pods: Sequence[Manifest],
     *,
     is_current: bool,
 ) -> None:
-    labels = {names.REPLICA_INDEX: str(place.replica)}
-    if place.group:
-        group = names.group_name(layout.workload.name, place.replica, place.group)
-        labels |= {names.GROUP: group, names.GROUP_REPLICA_INDEX: str(place.group_replica)}
-    ours = layout.hashes[place.clique]
+    labels = {names.REPLICA_INDEX: str(position.replica)}
+    if position.group:
+        group = names.group_name(layout.workload.name, position.replica, position.group)
+        labels |= {names.GROUP: group, names.GROUP_REPLICA_INDEX: str(position.group_replica)}
+    ours = layout.hashes[position.clique]
     known = (ours, _labels(clique).get(names.TEMPLATE_HASH))
     for pod in pods:
         _adopt_pod(builder, pod, ours, is_current=is_current and _labels(pod).get(names.TEMPLATE_HASH) in known)
@@ -171,10 +171,10 @@ def _adopt_pod(builder: _AdoptionPlanBuilder, pod: Manifest, template_hash: str,
 
 
 def _wants_current(layout: Layout, manifest: Manifest, clique: Manifest, template: str) -> bool:
-    """Return whether the pods of a PodClique are to be of the current template.
+    """Whether the pods of a PodClique should be of the current template.
 
-    They are where a set of Grove's has come to rest; halfway through an update of Grove's only those whose PodClique
-    has the current template already. A set with our hash is ours: there every PodClique is judged by itself.
+    They should in a set of Grove's whose update has ended. During an update of Grove's, and in a set with our hash,
+    only the pods of PodCliques that have the current template should.
     """
     if _labels(clique).get(names.TEMPLATE_HASH) == layout.hashes[template]:
         return True
@@ -192,7 +192,7 @@ def _wants_current(layout: Layout, manifest: Manifest, clique: Manifest, templat
 
 
 def _compute_gang_labels(layout: Layout, obj: Manifest) -> dict[str, str] | None:
-    """Return the labels that say where a gang or a service belongs, by its name; None: nowhere."""
+    """Return the labels for the position of a gang or a service, by its name; None if it has no position."""
     workload = layout.workload
     groups = "|".join(re.escape(group.name) for group in workload.groups) or "(?!)"
     index = "0|[1-9][0-9]*"
@@ -216,7 +216,7 @@ def _adopt_owned(
         if _controller(obj) not in {"", owner}:
             _skip(builder, kind, [obj], "another object controls it")
         elif labels is None:
-            _skip(builder, kind, [obj], "its name fits nowhere in the workload")
+            _skip(builder, kind, [obj], "no object of the workload has this name")
         else:
             _add_adoption(builder, kind, obj, labels)
 
@@ -236,7 +236,7 @@ def _skip(builder: _AdoptionPlanBuilder, kind: Kind, objects: Iterable[Manifest]
 def _make_adoption(
     builder: _AdoptionPlanBuilder, kind: Kind, obj: Manifest, labels: Mapping[str, str], *, is_marked: bool = True
 ) -> Adoption | None:
-    """Return the change that gives an object these labels and takes Grove's finalizers off; None: nothing to change."""
+    """Return the patch that sets these labels and removes Grove's finalizers; None if nothing changes."""
     metadata = obj["metadata"]
     finalizers = list(metadata.get("finalizers") or ())
     kept = [one for one in finalizers if one not in GROVE_FINALIZERS]
@@ -266,7 +266,7 @@ def _group_by_owner(pods: Iterable[Manifest]) -> dict[str, list[Manifest]]:
 
 
 def _controller(obj: Manifest) -> str:
-    """Return the uid of the controller among an object's owners; empty: nobody controls it."""
+    """Return the uid of the controller of an object; empty if it has none."""
     owners: Iterator[Manifest] = (owner for owner in obj["metadata"].get("ownerReferences") or ())
     return next((str(owner.get("uid")) for owner in owners if owner.get("controller")), "")
 

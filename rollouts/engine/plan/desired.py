@@ -1,12 +1,12 @@
-"""The objects of a workload as they are created: services, scaling groups, PodCliques and pods.
+"""The desired objects of a workload: services, scaling groups, PodCliques and pods, and the patches that update them.
 
-`plan_builder` says which are missing; here is what they look like, down to labels, environment and owners, so that
-Grove's users and tools find what they know. The invariants: an object is built from the current template and from
-nothing remembered, and a pod's name follows from what is there, so that a create whose answer was lost is refused when
-it is repeated instead of making a second pod.
+`plan_builder` decides which are missing. Labels, environment and owners are Grove's, so that Grove's users and tools
+find what they know. The invariants: an object is built from the current template and from nothing stored; the name of
+a pod follows from what is observed, so a create that is repeated after a lost answer is refused instead of creating a
+second pod.
 
-Left out for now: the init container that holds pods back until the cliques named in `startsAfter` are up. PodCliques
-carry `startsAfter`, nobody waits for it yet.
+Not done yet: the init container that lets pods wait for the cliques in `startsAfter`. PodCliques have `startsAfter`,
+and nothing waits for it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -75,7 +75,7 @@ def build_group(workload: Workload, template: GroupTemplate, replica: int) -> Ma
 
 
 def build_clique(workload: Workload, view: CliqueView, replica: int) -> Manifest:
-    """Return a PodClique in no scaling group."""
+    """Return a standalone PodClique."""
     labels = clique_labels(workload, view, replica, component="pcs-podclique")
     labels[names.GANG] = names.base_gang_name(workload.name, replica)
     owner = make_owner_references("PodCliqueSet", workload.name, workload.uid)
@@ -119,7 +119,7 @@ def _group_annotations(template: GroupTemplate) -> dict[str, str]:
 
 
 def member_labels(workload: Workload, group: GroupView, replica: int, index: int) -> dict[str, str]:
-    """Return the labels that say to which replica of a scaling group, and to which gang, something belongs."""
+    """Return the labels of a replica of a scaling group and its gang."""
     base = names.base_gang_name(workload.name, replica)
     labels = {names.GROUP: group.name, names.GROUP_REPLICA_INDEX: str(index)}
     if index < group.template.min_available:
@@ -129,9 +129,9 @@ def member_labels(workload: Workload, group: GroupView, replica: int, index: int
 
 
 def patch_clique_template(workload: Workload, view: CliqueView, former_keys: tuple[str, ...]) -> Manifest:
-    """Return the change that makes a PodClique promise its pods the current template.
+    """Return the patch that gives a PodClique the current template.
 
-    What it has from an older one, as `noted`, goes: null takes out, and what the current one has is put over it.
+    Labels and annotations from an older template are removed (null), then those of the current one are set.
     """
     removed: dict[str, dict[str, None]] = {"labels": {}, "annotations": {TEMPLATE_KEYS: None} if former_keys else {}}
     for field, _, name in (key.partition(".") for key in former_keys):
@@ -154,7 +154,7 @@ def patch_clique_template(workload: Workload, view: CliqueView, former_keys: tup
 
 
 def patch_auto_scaling(clique: Clique, template: CliqueTemplate) -> Manifest | None:
-    """Return the change that gives a PodClique the autoscaling settings of its template; None while it has them."""
+    """Return the patch that gives a PodClique the autoscaling settings of its template; None if it has them."""
     scaling_keys = compute_scaling_keys(template)
     former = find_scaling_keys(clique.template_keys)
     if former == scaling_keys:
@@ -165,7 +165,7 @@ def patch_auto_scaling(clique: Clique, template: CliqueTemplate) -> Manifest | N
 
 
 def patch_group(group: Group, template: GroupTemplate) -> Manifest | None:
-    """Return the change that brings a scaling group up to date with its template; None while it is."""
+    """Return the patch that brings a scaling group up to date with its template; None if it is."""
     change = patch_replicas(group, template.replicas)
     keys = compute_group_keys(template)
     if group.template_keys == keys:
@@ -179,10 +179,10 @@ def patch_group(group: Group, template: GroupTemplate) -> Manifest | None:
 
 
 def patch_replicas(observed: Clique | Group, template_replicas: int) -> Manifest | None:
-    """Return the change that puts the template's replicas in force; None while they are as last noted.
+    """Return the patch that applies the replicas of the template; None if they are as last recorded.
 
-    What nobody has noted yet was made by someone else: its replicas stay, and the note is made. The minimum of a
-    PodClique that has none in its template goes down with its replicas, and never up.
+    An object without a record was created by Grove: it keeps its replicas, and the record is added. The minimum of a
+    PodClique without minAvailable in its template goes down with its replicas, and never up.
     """
     if observed.template_replicas == template_replicas:
         return None
@@ -196,7 +196,7 @@ def patch_replicas(observed: Clique | Group, template_replicas: int) -> Manifest
 
 
 def pod_name(view: CliqueView, clique: Clique, index: int) -> str:
-    """Return the name of the next pod with this index: the same until it exists, another one afterwards."""
+    """Return the name of the next pod with this index: the same until that pod exists, then another."""
     others = sorted(pod.uid for pod in view.pods if pod.index == index)
     return f"{view.name}-{compute_name_suffix(clique.uid, index, view.template_hash, others)}"
 
@@ -210,7 +210,7 @@ def build_pod(
     replica: int,
     group: tuple[GroupView, int] | None = None,
 ) -> Manifest:
-    """Return a pod of a PodClique; `group` is the scaling group and its replica it is in."""
+    """Return a pod of a PodClique; `group` is its scaling group and the index of the group replica."""
     component = "pcsg-podclique" if group else "pcs-podclique"
     labels = clique_labels(workload, view, replica, component=component) | {
         names.CLIQUE: view.name,
@@ -259,7 +259,7 @@ def _predecessors(
 ) -> list[str]:
     """Return the names of the PodCliques that this one starts after.
 
-    One in a scaled gang looks only at its own replica of the group: all others were up before.
+    In a scaled gang these are only PodCliques of the same group replica: all others are up already.
     """
     scaled = group is not None and index >= group.template.min_available
     found: list[str] = []
@@ -286,7 +286,7 @@ def _predecessor_names(workload: Workload, template: CliqueTemplate) -> Iterable
 
 
 def _environment(workload: Workload, view: CliqueView, replica: int, group: GroupTemplate | None) -> list[Manifest]:
-    """Return what each container is told about its place."""
+    """Return the environment variables that tell each container its position."""
     service = names.service_name(workload.name, replica)
     variables = [
         {"name": "GROVE_PCS_NAME", "value": workload.name},

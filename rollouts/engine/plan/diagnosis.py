@@ -1,10 +1,10 @@
-"""Why it is not moving: for everything that waits a code, a sentence with names and numbers, and what would help.
+"""Why a rollout waits: for each wait a code, a sentence with names and numbers, and remedies (`docs/semantics.md` 12).
 
-Reads the steps of the pass (`docs/semantics.md` 12), so what is told is what was decided; `remedies` says what helps.
-A wait is no fault: pods take time. It is called a problem once it has lasted longer than such things do, by the
-measured times (`ready_times`), and at once where waiting does not help: a container that fails (`container_faults`),
-or fewer available replicas than the budget allows. One code of a pass is told to be the cause. The invariant: while a
-pass has nothing to do and something wanted is not there, a wait names what it is waiting for.
+It reads the steps of the pass, so it reports what was decided. `wait_codes` has the codes, `messages` the sentences,
+`remedies` what ends a wait. A wait is normal, because pods take time. It is a problem once it lasts longer than usual
+(`deadlines`), and at once where waiting does not help: a container fails, or fewer replicas are available than the
+budget allows. One code of the pass is the cause. The invariant: while a pass has nothing to do and a wanted object is
+missing or not available, a wait names what the pass waits for.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ from rollouts.engine.rollout.update import Update
 from rollouts.engine.tree.layout import Layout
 from rollouts.engine.tree.views import CliqueView, GroupView, ReplicaView, Tree
 
-# Of a pod of which no scheduler has said anything, it is not yet worth telling that it has no node.
+# Until a scheduler reports on a pod, that it has no node is not the cause.
 _CODES_BEFORE_REPORT: Final[Mapping[str, str]] = {
     WaitCode.SURGE_UNSCHEDULABLE: WaitCode.SURGE_NOT_READY,
     WaitCode.REPLICA_UNSCHEDULABLE: WaitCode.WAITING_FOR_READY,
@@ -42,11 +42,11 @@ _SURGE_CODES: Final = frozenset({WaitCode.SURGE_GATED, WaitCode.SURGE_UNSCHEDULA
 
 @value
 class WaitDiagnosis:
-    """Why nothing moves, and when more can be said."""
+    """The waits of a pass."""
 
     waits: tuple[Wait, ...]
-    cause: str  # the code that explains them; empty: nothing waits, or only for somebody who deletes pods
-    requeue_at: float | None  # when a wait becomes a problem
+    cause: str  # the code that explains most; empty: nothing waits, or only for deletions by hand
+    requeue_at: float | None  # when the next wait becomes a problem
 
 
 NOTHING_WAITS: Final = WaitDiagnosis((), "", None)
@@ -54,12 +54,12 @@ NOTHING_WAITS: Final = WaitDiagnosis((), "", None)
 
 @value
 class _PodContext:
-    """Where the pods of a clique stand."""
+    """The surroundings of the pods of a clique."""
 
-    base: WantedGang  # of their replica of the set
+    base: WantedGang  # the base gang of their replica of the set
     is_surge: bool  # all of them are surge
-    is_scaled: bool  # their gang is a scaled one, which waits for the base gang
-    surge: SurgeState  # beside the unit that they are replaced with
+    is_scaled: bool  # they are in a scaled gang, which waits for the base gang
+    surge: SurgeState  # the surge of the level that replaces them
 
     def with_surge(self, surge: SurgeState) -> "_PodContext":
         return _PodContext(self.base, self.is_surge, self.is_scaled, surge)
@@ -67,7 +67,7 @@ class _PodContext:
 
 @value
 class _Remaining:
-    """What is still there of something that is to go: its pods, or else what held them."""
+    """What still exists of an object that should be gone: its pods, or else their owners."""
 
     pods: tuple[Pod, ...] = ()
     owners: tuple[str, ...] = ()
@@ -81,14 +81,14 @@ class WaitCollector:
     """Collects the waits of one pass."""
 
     def __init__(self, layout: Layout, update: Update, now: float, ready_times: ReadyTimes) -> None:
-        """Look at things as they are now."""
+        """`ready_times` says how long pods usually take to become Ready."""
         self._ready_times = ready_times
         self._layout = layout
         self._workload = layout.workload
         self._update = update
         self._now = now
         self._due: list[float] = []
-        self._reported_codes: set[str] = set()  # what schedulers have spoken of
+        self._reported_codes: set[str] = set()  # of pods that a scheduler reports on
         self._unstable = {one.clique: one.replica for one in ready_times.list_unstable(now)}
 
     def collect(self, tree: Tree, steps: SetStep, bases: dict[int, WantedGang]) -> WaitDiagnosis:
@@ -107,8 +107,8 @@ class WaitCollector:
 
     def _find_cause(self, waits: Iterable[Wait]) -> str:
         codes = {wait.code for wait in waits}
-        told = {code if code in self._reported_codes else _CODES_BEFORE_REPORT.get(code, code) for code in codes}
-        return next((code for code in messages.CAUSES if code in told), "")
+        shown = {code if code in self._reported_codes else _CODES_BEFORE_REPORT.get(code, code) for code in codes}
+        return next((code for code in messages.CAUSES if code in shown), "")
 
     # The set
 
@@ -134,7 +134,7 @@ class WaitCollector:
         return waits
 
     def _turn_wait(self, tree: Tree, inside: Mapping[int, list[Wait]]) -> Sequence[Wait]:
-        """Say which replicas wait for the one that is updated, or for those that are down."""
+        """Return which replicas wait for the selected replica, or for replicas that are down."""
         update = self._update
         if not update.blocked_by:
             return () if update.selected is None else _selection_wait(self._layout, tree.outdated, update.selected)
@@ -146,23 +146,23 @@ class WaitCollector:
         ]
 
     def _blocked_wait(self, tree: Tree, others: tuple[str, ...], theirs: list[Wait]) -> Wait:
-        name, held_by = self._workload.name, self._update.blocked_by
-        down = [f"{name}-{index}" for index in held_by]
+        name, blocking = self._workload.name, self._update.blocked_by
+        down = [f"{name}-{index}" for index in blocking]
         # The first problem in them says more than their first wait.
         detail = next((wait.text for wait in sorted(theirs, key=wait_sort_key)), "")
         sentence = messages.REPLICA_DOWN_FIRST.format(replicas=name_all(others), down=name_all(down))
         text = f"{sentence}; {detail}" if detail else f"{sentence}."
         remedy_codes = dict.fromkeys(remedy for wait in theirs for remedy in wait.remedies)
-        never_placed = not any(one.is_anything_scheduled for one in tree.replicas.values() if one.index in held_by)
-        if never_placed and remedies.can_scale_in(held_by, self._workload.replicas):
+        never_placed = not any(one.is_anything_scheduled for one in tree.replicas.values() if one.index in blocking)
+        if never_placed and remedies.can_scale_in(blocking, self._workload.replicas):
             remedy_codes[Remedy.SCALE_IN] = None
         problem = any(wait.is_problem for wait in theirs)
         return Wait(WaitCode.WAITING_FOR_REPLICA, name, others, text, tuple(remedy_codes), is_problem=problem)
 
     def _shortage_wait(self, tree: Tree, steps: SetStep, inside: Mapping[int, list[Wait]]) -> list[Wait]:
-        """Say that fewer replicas are available than the budget allows; those that never were up do not count.
+        """Return that fewer replicas are available than the budget allows; only replicas that were complete count.
 
-        Where a wait in one of them is a problem, that is the cause and this would only repeat it.
+        If a wait inside one of them is a problem, that one is the cause, and this one would only repeat it.
         """
         if self._layout.is_on_delete or not tree.unavailable:
             return []
@@ -181,7 +181,7 @@ class WaitCollector:
         return [Wait(WaitCode.TOO_FEW_AVAILABLE, self._workload.name, names, text, (), is_problem=True)]
 
     def _count_may_be_down(self, steps: SetStep) -> int:
-        """Return how many replicas of the set may be down; where components move, as many as their budgets let."""
+        """Return how many replicas of the set may be down: by the budget of the set, or by those of its components."""
         if self._layout.replaces_whole:
             return steps.budget.max_unavailable
         budgets = (level.budget for level in list_levels(self._workload) if level.kind is not LevelKind.SET)
@@ -205,7 +205,7 @@ class WaitCollector:
             waits += _deletion_wait(view)
         elif step.is_rolling and view.outdated:
             waits += self._budget_wait(view.name, "pod", step.units, step, view.wanted)
-        if step.is_rolling and view.scheduled < len(view.live):  # only a pod without a node is in the way of surge
+        if step.is_rolling and view.scheduled < len(view.live):  # surge can only take the node of a pod without one
             context = context.with_surge(_find_pod_surge(step))
         if self._is_any_waited_for(view) and not step.blocks_creates:
             waits += self._pod_waits(view, context, first_surge=view.wanted if step.is_rolling else None)
@@ -246,13 +246,13 @@ class WaitCollector:
             waits += self._pod_waits(view, context, first_surge=None)
         return waits
 
-    # One sentence each
+    # One wait each
 
     def _is_any_waited_for(self, view: CliqueView) -> bool:
         return view.available < len(view.live) or view.name in self._unstable
 
     def _is_between_crashes(self, pod: Pod) -> bool:
-        """Whether a pod is Ready for a moment; if so, note when it will have been for long enough."""
+        """Whether a pod is Ready only between two crashes; if so, the pass runs again when it would be stable."""
         since = pod.ready_since
         if since is None or is_stable(pod.restarts, self._now - since):
             return False
@@ -260,7 +260,7 @@ class WaitCollector:
         return True
 
     def _pod_waits(self, view: CliqueView, context: _PodContext, first_surge: int | None) -> list[Wait]:
-        """Say which pods are waited for, those of a kind together; from `first_surge` on they are surge."""
+        """Return a wait for the pods of each code; from the index `first_surge` on pods are surge."""
         found: dict[tuple[WaitCode, bool], list[Pod]] = {}
         for pod in view.live:
             if not pod.ready or self._is_between_crashes(pod):
@@ -279,7 +279,7 @@ class WaitCollector:
             text, problem = _render_fault(code, view, pods, is_surge=is_surge), True
         else:
             problem = self._is_overdue([compute_deadline(code, pod, self._find_usual(view, pod)) for pod in pods])
-            # Of a pod that we hold back ourselves, a scheduler has only to say that it is held back.
+            # About a pod with our scheduling gate, a scheduler only reports the gate.
             message = next((pod.message for pod in pods if pod.message and not pod.gated), "")
             if message:
                 self._reported_codes.add(code)
@@ -319,7 +319,7 @@ class WaitCollector:
     def _budget_wait(
         self, component: str, what: str, units: Iterable[Unit], step: CliqueStep | GroupStep | SetStep, wanted: int
     ) -> list[Wait]:
-        """Say that outdated units wait because as many are unavailable as may be."""
+        """Return that outdated units wait because the budget permits no further deletion."""
         live = [unit for unit in units if not unit.leaving]
         going = {removal.unit.key for removal in step.step.delete}
         waiting = [unit for unit in live if unit.outdated and unit.available and unit.key not in going]
@@ -340,7 +340,7 @@ class WaitCollector:
         return [Wait(WaitCode.BUDGET_EXHAUSTED, component, keys, text, helps, is_problem=False)]
 
     def _is_overdue(self, dues: list[float]) -> bool:
-        """Whether the first of these moments has passed; if not, note when it will have."""
+        """Whether the earliest deadline has passed; if not, the pass runs again at that time."""
         due = min(dues)
         if due <= self._now:
             return True
@@ -349,7 +349,7 @@ class WaitCollector:
 
 
 def _deletion_wait(view: CliqueView) -> list[Wait]:
-    """Say that outdated pods stay until somebody deletes them."""
+    """Return that outdated pods run until they are deleted by hand."""
     if not view.outdated:
         return []
     outdated = [pod for pod in view.live if pod.template_hash != view.template_hash]
@@ -359,13 +359,13 @@ def _deletion_wait(view: CliqueView) -> list[Wait]:
 
 
 def _is_scaled_below(step: ReplicaStep) -> bool:
-    """Whether any component is scaled below its minimum, be it one that the replica can do without."""
+    """Whether any component is scaled below its minimum, even one that the replica does not need to be available."""
     members = chain.from_iterable(cliques for group in step.groups for _, cliques in group.replicas)
     return any(clique.view.is_scaled_below_minimum for clique in chain(step.cliques, members))
 
 
 def _scale_wait(view: CliqueView | GroupView, what: str) -> list[Wait]:
-    """Say that somebody has scaled a component below its minimum: nothing else makes it available again."""
+    """Return that a component is scaled below its minimum: only another scale makes it available again."""
     if not view.is_live or not view.is_scaled_below_minimum:
         return []
     text = messages.SCALED_BELOW_MINIMUM.format(
@@ -392,7 +392,7 @@ def _is_original_outdated(units: Iterable[Unit], wanted: int) -> bool:
 
 
 def _find_fault(pod: Pod) -> WaitCode | None:
-    """Return what a container of a pod fails with; one that is Ready is so between two crashes."""
+    """Return the fault of a waiting pod; a Ready pod waits only if it is between two crashes."""
     if pod.ready:
         return WaitCode.CRASH_LOOP
     return WaitCode(pod.fault) if pod.fault in FAULT_CODES else None
@@ -407,7 +407,7 @@ def _pod_code(pod: Pod, context: _PodContext, *, is_surge: bool) -> WaitCode:
 
 
 def _was_complete_before(replica: ReplicaView) -> bool:
-    """Whether all of a set replica was there and available at some time: each component has noted it since then."""
+    """Whether a set replica was complete at some time, as the status of each of its components records."""
     components = (*(view.clique for view in replica.cliques), *(view.group for view in replica.groups))
     return all(one is not None and "currentPodCliqueSetGenerationHash" in one.status for one in components)
 
@@ -446,14 +446,14 @@ def _name_pods(pods: list[Pod], *, is_surge: bool) -> Subject:
 
 
 def _find_remaining_of_replica(replica: ReplicaView) -> _Remaining:
-    """Return what is still there of a set replica."""
-    held_by: list[Group | Service | None] = [*(view.group for view in replica.groups), replica.service]
+    """Return what still exists of a set replica."""
+    owners: list[Group | Service | None] = [*(view.group for view in replica.groups), replica.service]
     remains = _find_remaining_of_cliques(replica.all_cliques)
-    return remains if remains.names else _Remaining(owners=tuple(one.name for one in held_by if one is not None))
+    return remains if remains.names else _Remaining(owners=tuple(one.name for one in owners if one is not None))
 
 
 def _find_remaining_of_cliques(cliques: Iterable[CliqueView]) -> _Remaining:
-    """Return what is still there of some cliques."""
+    """Return what still exists of some cliques."""
     views = list(cliques)
     return _Remaining(
         pods=tuple(pod for view in views for pod in view.pods),
@@ -463,7 +463,7 @@ def _find_remaining_of_cliques(cliques: Iterable[CliqueView]) -> _Remaining:
 
 @lru_cache(maxsize=2)
 def _selection_wait(layout: Layout, outdated: frozenset[int], selected: int) -> tuple[Wait, ...]:
-    """Say who waits until the selected replica is updated; while it is, the same do in every pass."""
+    """Return which replicas wait for the selected one; the answer is the same in every pass of its update."""
     others, name = _list_replica_names(layout, outdated - {selected}), layout.workload.name
     if not others:
         return ()

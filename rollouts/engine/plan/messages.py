@@ -139,10 +139,10 @@ WAIT_TITLES: Final[Mapping[str, str]] = {
     WaitCode.WAITING_FOR_REPLICA: "Another replica goes first",
     WaitCode.AWAITING_DELETION: "Outdated pods wait until you delete them",
     WaitCode.SCALED_BELOW_MIN_AVAILABLE: "Scaled below minAvailable",
-    WaitCode.IMAGE_NOT_PULLED: "An image cannot be pulled",
-    WaitCode.CONTAINER_NOT_CREATED: "A container cannot be created",
-    WaitCode.OUT_OF_MEMORY: "A container runs out of memory",
-    WaitCode.CRASH_LOOP: "A container crashes again and again",
+    WaitCode.IMAGE_NOT_PULLED: "Image cannot be pulled",
+    WaitCode.CONTAINER_NOT_CREATED: "Container cannot be created",
+    WaitCode.OUT_OF_MEMORY: "Container ran out of memory",
+    WaitCode.CRASH_LOOP: "Container keeps crashing",
     WaitCode.TOO_FEW_AVAILABLE: "Too few replicas are available",
 }
 PROBLEM_TITLES: Final[Mapping[str, str]] = {
@@ -150,6 +150,14 @@ PROBLEM_TITLES: Final[Mapping[str, str]] = {
     WaitCode.WAITING_FOR_READY: "Pods do not become ready",
     WaitCode.WAITING_FOR_TERMINATION: "Pods do not terminate",
     WaitCode.SURGE_NOT_READY: "Surge does not become ready",
+}
+# What the workload list shows for the reason of the condition `Progressing`; other reasons are shown as their words.
+REASON_LABELS: Final[Mapping[str, str]] = {
+    **PROBLEM_TITLES,
+    "": "Not looked at yet",
+    "UpdateInProgress": "Rolling",
+    "Deploying": "Deploying",
+    "Complete": "Settled",
 }
 REMEDY_LABELS: Final[Mapping[str, str]] = {
     Remedy.ADD_CAPACITY: "Look at the nodes",

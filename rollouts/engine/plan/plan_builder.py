@@ -1,8 +1,8 @@
-"""Steps made into actions: what is created, patched and deleted so that each level takes its next step.
+"""Turns steps into actions: the objects that are created, patched and deleted so that each level takes its next step.
 
-Between `steps`, which decides, and `planner`, which puts the actions of all parts in order. The invariants:
-whatever is created has an owner that is observed; of what is deleted whole the parts that would have stayed the same go
-first, so that a deletion that was cut short still looks outdated and is finished by the next pass.
+`steps` decides before it; `planner` collects the actions after it. The invariants: the owner of every created object is
+observed; of a replica that is deleted whole the current parts are deleted first, so a deletion that was cut short still
+leaves something outdated, and the next pass finishes it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,14 +42,14 @@ from rollouts.engine.tree.views import (
 
 GANG_TERMINATED = "GangTerminated"
 POD_ENDED = "PodEnded"
-# These are replaced, not merged: a field left out of the template is gone.
+# These fields are replaced, not merged: a field that leaves the template is removed.
 _POD_SPEC = ("spec.podSpec",)
 _AUTO_SCALING = ("spec.autoScalingConfig",)
 
 
 @dataclass(slots=True)
 class PlanBuilder:
-    """The actions of a plan while it is made, in the order in which they are carried out."""
+    """The actions of a plan in the making, in the order in which the executor applies them."""
 
     creates: list[Create] = field(default_factory=list)
     patches: list[Patch] = field(default_factory=list)
@@ -59,7 +59,7 @@ class PlanBuilder:
     timeline_events: list[TimelineEvent] = field(default_factory=list)
 
     def add(self, actions: Iterable[Create | Patch | Delete]) -> None:
-        """Put each action among its like."""
+        """Add each action to the actions of its type."""
         for action in actions:
             if isinstance(action, Create):
                 self.creates.append(action)
@@ -69,11 +69,11 @@ class PlanBuilder:
                 self.deletes.append(action)
 
     def add_event(self, reason: str, component: str, text: str) -> None:
-        """Put an entry on the timeline."""
+        """Add an event to the timeline."""
         self.timeline_events.append(TimelineEvent(reason, component, text))
 
     def actions(self) -> tuple[Action, ...]:
-        """Return everything: owners first, what tells about it last."""
+        """Return all actions, creates first and statuses last."""
         return (*self.creates, *self.patches, *self.deletes, *self.gates, *self.statuses)
 
 
@@ -81,7 +81,7 @@ class PlanBuilder:
 
 
 def add_replica_deletions(workload: Workload, tree: Tree, steps: SetStep, plan_builder: PlanBuilder) -> None:
-    """Delete the replicas of the set whose turn it is: for good, or so that they come back with another template."""
+    """Delete the replicas of the set that the step names: for good, or so that they come back with another template."""
     for index in steps.step.create:
         name = service_name(workload.name, index)
         plan_builder.add_event("ReplicaCreated", name, _render_replica_created(name, index, workload.replicas))
@@ -96,14 +96,14 @@ def add_replica_deletions(workload: Workload, tree: Tree, steps: SetStep, plan_b
             plan_builder.add_event(removal.reason, replica.name, _render_replica_deleted(replica.name, removal))
     for unit in steps.units:
         if unit.leaving and unit.index >= workload.replicas:
-            # Somebody else took what held it, and gangs do not go with that.
+            # Somebody else deleted its owners, and its gangs are not deleted with them.
             plan_builder.add(_gang_deletions(tree.replicas[unit.index], GANG_NOT_NEEDED))
 
 
 def prepare_emptied_replicas(workload: Workload, tree: Tree, steps: SetStep, plan_builder: PlanBuilder) -> None:
-    """While the last pods leave a replica, let its PodCliques promise the template that is to move in.
+    """Give the PodCliques of a replica that is being emptied the current template, before new pods are created.
 
-    A pod that ended before anybody deleted it is none of those that leave: it is deleted here.
+    Pods in a terminal phase are deleted here, because they do not terminate by themselves.
     """
     for unit in steps.units:
         if steps.is_rolling and unit.leaving and unit.index < workload.replicas:
@@ -114,7 +114,7 @@ def prepare_emptied_replicas(workload: Workload, tree: Tree, steps: SetStep, pla
 
 
 def _replica_deletions(replica: ReplicaView, reason: str) -> Iterator[Delete]:
-    """Delete a replica of the set; what its parts own goes with them, so they go last."""
+    """Delete a replica of the set; owners are deleted last, because garbage collection deletes what they own."""
     yield from _gang_deletions(replica, reason)
     if replica.service is not None and not replica.service.leaving:
         yield Delete(Kind.SERVICE, replica.service.name, replica.service.uid, reason)
@@ -132,7 +132,7 @@ def _gang_deletions(replica: ReplicaView, reason: str) -> Iterator[Delete]:
 
 
 def contents_deletions(replica: ReplicaView, reason: str) -> Iterator[Delete]:
-    """Delete the pods of a set replica and leave what holds them, with the replicas that others have set."""
+    """Delete the pods of a set replica and keep their owners, with the replicas that users and autoscalers have set."""
     for view in sorted(replica.member_cliques, key=_is_outdated):
         yield from _clique_deletion(view, reason)
     for view in sorted(replica.cliques, key=_is_outdated):
@@ -147,7 +147,7 @@ def _clique_deletion(view: CliqueView, reason: str) -> Iterator[Delete]:
 
 
 def _ended_pod_deletions(view: CliqueView) -> Iterator[Delete]:
-    """Delete the pods that have ended and that nobody has deleted yet: they will never serve again."""
+    """Delete the pods in a terminal phase: they will never be Ready again."""
     for pod in view.pods:
         if pod.phase in TERMINAL_PHASES and not pod.leaving:
             yield Delete(Kind.POD, pod.name, pod.uid, POD_ENDED)
@@ -161,7 +161,7 @@ def _is_outdated(view: CliqueView) -> bool:
 
 
 def add_replica_actions(layout: Layout, step: ReplicaStep, termination: Termination, plan_builder: PlanBuilder) -> None:
-    """Create what is missing in a replica of the set and let each component take its step."""
+    """Create what is missing in a replica of the set and add the step of each component."""
     workload, replica = layout.workload, step.replica
     _add_service_actions(workload, replica, plan_builder)
     for clique in step.cliques:
@@ -229,7 +229,7 @@ def _group_replica_deletions(part: GroupReplicaView, reason: str) -> Iterator[De
 
 @value
 class _ObjectBuilder:
-    """What it takes to build a pod or a PodClique in its place."""
+    """Builds the pods and PodCliques at one position."""
 
     workload: Workload
     replica: int
@@ -249,7 +249,7 @@ class _ObjectBuilder:
 def _add_group_replica_actions(
     builder: _ObjectBuilder, group: Group, cliques: Iterable[CliqueStep], plan_builder: PlanBuilder
 ) -> None:
-    """Create the missing PodCliques of a group replica, and the pods of those there are."""
+    """Create the missing PodCliques of a group replica, and the pods of the others."""
     in_place = builder.workload.strategy is Strategy.ON_DELETE
     for step in cliques:
         view = step.view
@@ -263,7 +263,7 @@ def _add_group_replica_actions(
 def _add_clique_patch(
     workload: Workload, view: CliqueView, clique: Clique, plan_builder: PlanBuilder, *, in_place: bool
 ) -> None:
-    """Bring a PodClique up to date: its template if that may change in place, and the replicas of the template."""
+    """Patch a PodClique: the replicas of its template, and the template itself if it may change in place."""
     if clique.leaving:
         return
     change: Manifest = patch_replicas(clique, view.template.replicas) or {}
@@ -271,7 +271,9 @@ def _add_clique_patch(
         change = _merge_patches(change, {"spec": {"minAvailable": view.template.min_available}})
     whole: tuple[str, ...] = ()
     scaling = patch_auto_scaling(clique, view.template)
-    settings = () if scaling is None or view.template.auto_scaling is None else _AUTO_SCALING  # null is gone anyway
+    settings = (
+        () if scaling is None or view.template.auto_scaling is None else _AUTO_SCALING
+    )  # null is removed by a merge, too
     if in_place and clique.template_hash != view.template_hash:
         change = _merge_patches(patch_clique_template(workload, view, clique.template_keys), change)
         whole = (*_POD_SPEC, *settings)
@@ -290,7 +292,7 @@ def _merge_patches(one: Manifest, other: Manifest) -> Manifest:
 
 
 def _add_pod_actions(builder: _ObjectBuilder, step: CliqueStep, clique: Clique, plan_builder: PlanBuilder) -> None:
-    """Delete and create the pods of a clique whose turn it is."""
+    """Delete and create the pods of a clique that its step names."""
     view = step.view
     if not step.step.create and not step.step.delete and len(view.pods) == len(view.live):
         return
@@ -315,7 +317,7 @@ def _add_pod_actions(builder: _ObjectBuilder, step: CliqueStep, clique: Clique, 
 
 
 def add_replica_termination(replica: ReplicaView, breached: str, plan_builder: PlanBuilder) -> None:
-    """Recreate all pods of a replica of the set."""
+    """Delete all pods of a replica of the set, so that they are recreated."""
     plan_builder.add(contents_deletions(replica, GANG_TERMINATED))
     text = messages.GANG_TERMINATED.format(name=replica.name, breached=breached)
     plan_builder.add_event(GANG_TERMINATED, replica.name, text)

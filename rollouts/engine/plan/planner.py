@@ -1,12 +1,11 @@
-"""One pass over a workload: what to do now, what to write down, why it waits, and when to look again.
+"""One pass over a workload: its actions, its statuses, why it waits, and when to run again.
 
-`plan` is called after every change. It arranges what is observed (`tree_builder`), asks whether an update is under way
-(`update`), asks what is next at every level (`steps`), and makes actions of the answers with `desired` and
-`podgang`; `status` and `diagnosis` tell about them. Nothing is remembered between passes but what the resources' status
-says.
+The controller calls `plan_tree` after every change. It decides whether an update is under way (`update`) and the next
+step at every level (`steps`), turns the steps into actions (`plan_builder`), and adds statuses (`status`) and waits
+(`diagnosis`). Between passes nothing is stored except in the statuses of the resources.
 
-The invariants: an owner is there before what it owns is created; everything is carried out in the order of the plan, or
-not, without harm; the same input gives the same plan.
+The invariants: an owner exists before what it owns is created; any action may fail or be lost without harm, because
+the next pass plans again from what it observes; the same input gives the same plan.
 """
 
 from collections.abc import Mapping, Set
@@ -52,11 +51,11 @@ from rollouts.engine.tree.tree_builder import build_tree
 from rollouts.engine.tree.views import Tree
 
 StoredStatus = Mapping[str, Any]
-"""A status as it is stored."""
+"""The status of the set as stored."""
 
 
 def plan(workload: Workload, observed: Observed, now: float) -> Plan:
-    """Return what to do about a workload as it is observed."""
+    """Return the plan for a workload from its observed objects."""
     layout = make_layout(workload)
     return plan_tree(layout, build_tree(layout, observed), observed.status, now, measure_ready_times(observed))
 
@@ -64,9 +63,9 @@ def plan(workload: Workload, observed: Observed, now: float) -> Plan:
 def plan_tree(
     layout: Layout, tree: Tree, status: StoredStatus, now: float, ready_times: ReadyTimes = UNMEASURED
 ) -> Plan:
-    """Return what to do about a workload that is arranged already, with the status of its set as stored.
+    """Return the plan for a workload from its tree and the stored status of its set.
 
-    `ready_times` says how long pods usually take, so that a pod that takes much longer is called a problem.
+    `ready_times` says how long pods usually take to become Ready; a pod that takes much longer is a problem.
     """
     update = decide_update(layout, tree, read_progress(status))
     if update.phase is UpdatePhase.START:
@@ -75,25 +74,25 @@ def plan_tree(
 
 
 def _plan_update_start(layout: Layout, tree: Tree, update: Update, stored: StoredStatus, now: float) -> Plan:
-    """Write down that an update begins, and nothing else: what is replaced for it is replaced by the next pass.
+    """Record that an update begins, and change nothing else: the next pass begins to replace.
 
-    The statuses are written side by side, and any of them may be lost: the update begins again while the set does not
-    say so, and the next pass drops what a component still says about the interrupted one (`status`).
+    Any of the status writes may be lost. Until the status of the set is written, the update begins again in every pass,
+    and later passes remove what a component still reports about the interrupted update (`status`).
     """
-    workload, draft = layout.workload, PlanBuilder(timeline_events=_make_update_events(layout.workload, update))
+    workload, plan_builder = layout.workload, PlanBuilder(timeline_events=_make_update_events(layout.workload, update))
     context = make_status_context(layout, update, now)
-    writer = _StatusWriter(context, draft, frozenset(), at_work=False, terminated=False)
+    writer = _StatusWriter(context, plan_builder, frozenset(), at_work=False, terminated=False)
     for replica in tree.replicas.values():
         writer.drop_progress(make_idle_replica_step(replica, at_work=False))
     status = compute_set_status(context, stored, layout, tree, steps=make_idle_set_step(), diagnosis=NOTHING_WAITS)
-    draft.statuses.append(WriteStatus(Kind.SET, workload.name, workload.uid, status))
-    return Plan(draft.actions(), tuple(draft.timeline_events), (), tree.strangers, None)
+    plan_builder.statuses.append(WriteStatus(Kind.SET, workload.name, workload.uid, status))
+    return Plan(plan_builder.actions(), tuple(plan_builder.timeline_events), (), tree.strangers, None)
 
 
-def _plan_pass(  # noqa: PLR0917 - as many as `plan_tree` takes, and where the update stands
+def _plan_pass(  # noqa: PLR0917 - the arguments of `plan_tree`, and the update
     layout: Layout, tree: Tree, update: Update, stored: StoredStatus, now: float, ready_times: ReadyTimes
 ) -> Plan:
-    """Take the next step at every level."""
+    """Plan the next step at every level."""
     workload = layout.workload
     steps = choose_steps(layout, tree, update, {one.replica for one in ready_times.list_unstable(now)})
     termination = decide_termination(workload, steps, now)
@@ -123,7 +122,7 @@ def _plan_pass(  # noqa: PLR0917 - as many as `plan_tree` takes, and where the u
 def _plan_replica(
     layout: Layout, step: ReplicaStep, termination: Termination, plan_builder: PlanBuilder
 ) -> tuple[WantedGang, ...]:
-    """Take the next step in a replica of the set; returns the gangs that it should have, the base gang first."""
+    """Plan the next step in a replica of the set; return the gangs that it should have, the base gang first."""
     replica = step.replica
     gangs = compute_wanted_gangs(layout, replica)
     if replica.index in termination.replicas:
@@ -140,9 +139,9 @@ def _plan_replica(
 def _write_statuses(
     context: StatusContext, tree: Tree, steps: SetStep, termination: Termination, plan_builder: PlanBuilder
 ) -> None:
-    """Write the statuses of PodCliques and PodCliqueScalingGroups that differ from the stored ones.
+    """Add the statuses of PodCliques and PodCliqueScalingGroups that differ from the stored ones.
 
-    Also in replicas of the set that are emptied or leave: whoever looks at one must not read that it still serves.
+    Also in replicas of the set that are terminating, so that no status shows pods as available that are not.
     """
     deleted_uids = {deletion.uid for deletion in plan_builder.deletes}
     for step in steps.replicas:
@@ -157,7 +156,7 @@ def _write_statuses(
 
 
 def _find_leaving(steps: SetStep) -> list[int]:
-    """Return the replicas of the set that are emptied or leave, or do so by this very step."""
+    """Return the replicas of the set that are terminating or that this step deletes."""
     leaving = {unit.index for unit in steps.units if unit.leaving}
     leaving.update(removal.unit.index for removal in steps.step.delete)
     return sorted(leaving.difference(step.replica.index for step in steps.replicas))
@@ -166,7 +165,7 @@ def _find_leaving(steps: SetStep) -> list[int]:
 def _write_gang_statuses(
     tree: Tree, gangs: Mapping[int, tuple[WantedGang, ...]], context: StatusContext, plan_builder: PlanBuilder
 ) -> None:
-    """Write the statuses of PodGangs that differ from the stored ones."""
+    """Add the statuses of PodGangs that differ from the stored ones."""
     deleted_uids = {deletion.uid for deletion in plan_builder.deletes}
     for index, wanted in gangs.items():
         replica = tree.replicas.get(index)
@@ -176,26 +175,26 @@ def _write_gang_statuses(
 
 @value
 class _StatusWriter:
-    """Writes the statuses inside one replica of the set."""
+    """Adds the statuses of the components of one replica of the set."""
 
     context: StatusContext
     plan_builder: PlanBuilder
-    deleted_uids: Set[str]  # uids of what this pass deletes: nobody will read their status
+    deleted_uids: Set[str]  # objects that this pass deletes get no status
     at_work: bool
     terminated: bool
 
     def write_replica(self, step: ReplicaStep) -> None:
-        """Write the statuses of all its components."""
+        """Add the statuses of all its components."""
         for clique in step.cliques:
             self.write_clique(clique, is_member=False)
         for group in step.groups:
             owner = group.view.group
-            if owner is None or owner.uid not in self.deleted_uids:  # else its PodCliques go with it
+            if owner is None or owner.uid not in self.deleted_uids:  # else its PodCliques are deleted with it
                 self.write_members(group)
                 self.write_group(group)
 
     def write_members(self, step: GroupStep) -> None:
-        """Write the statuses of the PodCliques of a scaling group, also of those that leave."""
+        """Add the statuses of the PodCliques of a scaling group, also of those that are terminating."""
         staying = {part.index for part, _ in step.replicas}
         for _, cliques in step.replicas:
             for clique in cliques:
@@ -206,7 +205,7 @@ class _StatusWriter:
                     self.write_clique(make_idle_clique_step(view), is_member=True)
 
     def drop_progress(self, step: ReplicaStep) -> None:
-        """Write the statuses of those components that have progress of the update that is interrupted."""
+        """Add the statuses of the components that have progress of an interrupted update."""
         for clique in step.cliques:
             self._drop_clique_progress(clique, is_member=False)
         for group in step.groups:

@@ -1,12 +1,13 @@
-"""The status of the three kinds: what is told to everybody who looks at the resources (`docs/semantics.md` 11).
+"""The statuses of PodCliqueSets, PodCliques and scaling groups (`docs/semantics.md` 11).
 
-The last thing a plan decides, from the same views and steps as its actions. Progress lives here and nowhere else: the
-next pass reads back what this one wrote. The invariants: a status is written only when it differs from the stored one;
-what others put into it stays; `rollingUpdateProgress` is always the same as `updateProgress`.
+Computed last in a pass, from the same views and steps as its actions; `status_conditions` adds the conditions. The
+progress of an update is stored only here: the next pass reads what this one wrote. The invariants: a status is written
+only when it differs from the stored one; fields of other writers stay; `rollingUpdateProgress` always equals
+`updateProgress`.
 
-What is leaving is never counted. `availableReplicas` counts whatever serves, surge included, up to the wanted number:
-an update with maxUnavailable 0 never shows less. `updatedReplicas` counts originals only, so that fewer than `replicas`
-means that something is still outdated or not available. `surgeReplicas` says how many there are beyond `replicas`.
+Terminating objects are never counted. `availableReplicas` counts everything available, surge included, up to the wanted
+number, so an update with maxUnavailable 0 never shows fewer. `updatedReplicas` counts originals only: if it is below
+`replicas`, something is outdated or not available. `surgeReplicas` counts what exists beyond the wanted number.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,7 +32,7 @@ from rollouts.engine.tree.views import CliqueView, GroupReplicaView, Tree
 
 Status = dict[str, Any]
 
-# What the progress of a component says only while its update runs.
+# Fields of a component's progress that exist only while its update runs.
 _SELECTION: Final = frozenset({"readyPodsSelectedToUpdate", "readyReplicaIndicesSelectedToUpdate", "updatedReplicas"})
 
 
@@ -55,7 +56,7 @@ def compute_clique_status(
     _put_surge(status, _count_surge_pods(view))
     if not is_member:
         status["hpaPodSelector"] = f"{names.PART_OF}={context.workload.name},{names.CLIQUE}={view.name}"
-    # Where nothing rolls nothing closes a gap either.
+    # Outside an update nothing closes a gap in the indices.
     done = view.is_complete or (
         context.update.phase not in {UpdatePhase.START, UpdatePhase.WORK} and view.is_complete_but_for_gaps
     )
@@ -73,7 +74,7 @@ def compute_clique_status(
 def _clique_progress(
     context: StatusContext, step: CliqueStep, stored: Mapping[str, Any], *, at_work: bool, done: bool
 ) -> Mapping[str, Any] | None:
-    """Return how far the update of a PodClique is; None if it needs none."""
+    """Return the progress of a PodClique; None if it needs no update."""
     view = step.view
     former = stored.get("updateProgress")
     hashes = {"podCliqueSetGenerationHash": context.update.generation_hash, "podTemplateHash": view.template_hash}
@@ -84,15 +85,15 @@ def _clique_progress(
     if not _is_open(progress):
         return _without_selection(progress)
     selected = _select_pods(progress.get("readyPodsSelectedToUpdate") or {}, view, _list_replaced_units(step.step))
-    told_progress = {**_without_selection(progress), "updatedReplicas": len(_updated_indices(view))}
-    return {**told_progress, "readyPodsSelectedToUpdate": selected} if selected else told_progress
+    open_progress = {**_without_selection(progress), "updatedReplicas": len(_updated_indices(view))}
+    return {**open_progress, "readyPodsSelectedToUpdate": selected} if selected else open_progress
 
 
 def _select_pods(former: Mapping[str, Any], view: CliqueView, chosen: list[Unit]) -> dict[str, list[Any]] | None:
-    """Return the pods being replaced, with the index of each, and those whose replacement is Ready.
+    """Return the pods being replaced, with their indices, and the pods whose replacement is Ready.
 
-    A replacement has the index of the pod that it replaces, and another name. Surge that is Ready replaces nobody.
-    A pod is named before it is deleted: one that stays is not being replaced.
+    A replacement has the index of the pod that it replaces, and another name. Surge replaces no pod. A pod is listed
+    before it is deleted; a pod that still exists is not being replaced.
     """
     names: list[str] = _as_list(former.get("current"))
     indices: list[int] = _as_list(former.get("currentIndices"))
@@ -110,13 +111,13 @@ def _select_pods(former: Mapping[str, Any], view: CliqueView, chosen: list[Unit]
 
 
 def _updated_indices(view: CliqueView) -> set[int]:
-    """Return the indices at which a pod of the current template serves; surge is none of them."""
+    """Return the indices of originals that are Ready and of the current template."""
     current = view.template_hash
     return {pod.index for pod in view.live if pod.ready and pod.template_hash == current and pod.index < view.wanted}
 
 
 def _count_surge_pods(view: CliqueView) -> int:
-    """Count the pods beyond the wanted ones; scaling in may leave a clique with higher indices, which are no surge."""
+    """Count the pods beyond the wanted number; higher indices that a scale-in left are no surge."""
     if view.is_updating:
         return view.count_surge(is_extra=False)
     return max(0, len(view.live) - view.wanted)
@@ -164,7 +165,7 @@ def _group_progress(
     at_work: bool,
     done: bool,
 ) -> Mapping[str, Any] | None:
-    """Return how far the update of a scaling group is; None if it needs none."""
+    """Return the progress of a scaling group; None if it needs no update."""
     view = step.view
     hashes = {"podCliqueSetGenerationHash": context.update.generation_hash}
     former = stored.get("updateProgress")
@@ -189,16 +190,16 @@ def _group_progress(
 
 
 def is_member_updated(view: CliqueView) -> bool:
-    """Whether a PodClique of a scaling group is up with the current template and nothing else."""
+    """Whether a PodClique of a scaling group is up, with pods of the current template only."""
     return view.is_up and not view.outdated and not view.is_label_outdated
 
 
 def _select_indices(
     former: Mapping[str, Any], units: Iterable[Unit], chosen: list[int], wanted: int
 ) -> dict[str, list[int]] | None:
-    """Return the replicas being replaced, and those that are back.
+    """Return the replicas being replaced, and those whose replacement is available.
 
-    A replica is named before it is deleted: one that still serves with the former template is not being replaced.
+    A replica is listed before it is deleted; one that is still available with the old template is not being replaced.
     """
     staying = {unit.index for unit in units if unit.available and unit.outdated and not unit.leaving}
     finished = {unit.index for unit in units if unit.available and not unit.outdated and not unit.leaving}
@@ -281,7 +282,7 @@ def _totals(layout: Layout, cliques: list[str], groups: list[str]) -> Status:
 
 
 def _updating_replicas(context: StatusContext, steps: SetStep) -> list[Status]:
-    """Return the replicas being updated: the one selected, or those replaced whole that are not yet back."""
+    """Return the replicas being updated: the selected one, or those replaced whole that are not available yet."""
     update, wanted = context.update, context.workload.replicas
     if not steps.is_rolling:
         indices = [] if update.selected is None else [update.selected]
@@ -310,11 +311,11 @@ def _advance_progress(
     outdated: bool,
     done: bool,
 ) -> Mapping[str, Any] | None:
-    """Return the progress of a component: begun when the update reaches it, begun anew for another hash, and ended.
+    """Return the progress of a component: it begins when the update reaches the component, and again for another hash.
 
-    One that was made during the update needs none: nothing in it is outdated, and the hash that was written when it was
-    complete is the current one, or none was written yet. An update that interrupts another takes its progress out; the
-    write may be lost, so every later pass drops an open progress of other templates too.
+    A component that was created during the update has none: nothing in it is outdated, and the hash that it recorded
+    when it was complete is the current one or missing. An update that interrupts another removes its progress. That
+    write may be lost, so every later pass removes an open progress of other templates, too.
     """
     current = context.update.generation_hash
     if context.update.phase is UpdatePhase.START:
@@ -326,7 +327,7 @@ def _advance_progress(
             return None if _is_open(former) else former
         former = {"updateStartedAt": context.now, **hashes}
     elif at_work and outdated and not context.is_on_delete and not _is_open(former):
-        # Ended by OnDelete, which leaves outdated pods behind; they are replaced now.
+        # OnDelete ended the progress and left outdated pods; they are replaced now.
         former = {"updateStartedAt": context.now, **hashes}
     if (done or context.is_on_delete) and _is_open(former):
         former = {**former, "updateEndedAt": context.now}
@@ -334,7 +335,7 @@ def _advance_progress(
 
 
 def is_interrupted(update: Update, progress: Mapping[str, Any] | None) -> bool:
-    """Whether an update that begins takes out the progress of a component: it is open, or of the superseded update."""
+    """Whether an update that begins removes the progress of a component: it is open, or of the superseded update."""
     if progress is None:
         return False
     superseded = update.supersedes and progress.get("podCliqueSetGenerationHash") == update.former.generation_hash
@@ -350,7 +351,7 @@ def _is_stale(progress: Mapping[str, Any], context: StatusContext) -> bool:
 
 
 def _put_progress(status: Status, progress: Mapping[str, Any] | None) -> None:
-    """Put the progress into a status under its name and its former one, or take both out."""
+    """Store the progress in a status under its name and its deprecated name, or remove both."""
     for name in ("updateProgress", "rollingUpdateProgress"):
         if progress is None:
             status.pop(name, None)
@@ -359,14 +360,14 @@ def _put_progress(status: Status, progress: Mapping[str, Any] | None) -> None:
 
 
 def _without_selection(progress: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a progress that names nothing as being replaced."""
+    """Return the progress without the fields that name what is being replaced."""
     if _SELECTION.isdisjoint(progress):
         return progress
-    return {name: told for name, told in progress.items() if name not in _SELECTION}
+    return {name: content for name, content in progress.items() if name not in _SELECTION}
 
 
 def _put_surge(status: Status, count: int) -> None:
-    """Say how many there are beyond the wanted ones, where there are any."""
+    """Store the surge count, or remove the field if there is no surge."""
     if count:
         status["surgeReplicas"] = count
     else:
@@ -374,13 +375,13 @@ def _put_surge(status: Status, count: int) -> None:
 
 
 def _list_replaced_units(step: RollerStep, *, every: bool = False) -> list[Unit]:
-    """Return the units that this step replaces: those whose turn it is, or every outdated one."""
+    """Return the units that this step replaces within the budget, with `every` also those that are not available."""
     reasons = {Reason.OUTDATED, Reason.OUTDATED_UNAVAILABLE} if every else {Reason.OUTDATED}
     return [removal.unit for removal in step.delete if removal.reason in reasons]
 
 
 def _as_list(value: Any) -> list[Any]:
-    """Return what Grove wrote as one value, and we as a list, as a list."""
+    """Return a list, also of what Grove stores as a single value."""
     if value is None:
         return []
     return value if isinstance(value, list) else [value]

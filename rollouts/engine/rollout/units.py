@@ -33,7 +33,7 @@ def pod_units(view: CliqueView, *, rolling: bool) -> list[Unit]:
     wanted, current = view.wanted, view.template_hash
     units = []
     for pod in view.pods:
-        # As in `Pod.is_live`, which would cost a call for each of thousands of pods.
+        # The same as `Pod.is_live`, without a call for each of thousands of pods.
         leaving = pod.leaving or pod.phase in TERMINAL_PHASES
         update_order = pod_update_order(pod) if rolling else ()
         scale_in_order = () if rolling else pod_scale_in_order(pod, wanted, current)
@@ -74,14 +74,15 @@ def set_units(replicas: Iterable[ReplicaView], *, whole: bool, wanted: int) -> l
 
 def _set_unit(replica: ReplicaView, *, whole: bool, is_surge: bool) -> Unit:
     emptied = whole and replica.is_emptied
+    # A worker that emptied a surge replica was stopped before it deleted the owners: they go now.
+    outdated = replica.is_outdated or (emptied and is_surge)
     return Unit(
         key=replica.name,
         index=replica.index,
-        # A worker that emptied this surge replica was stopped before it deleted the owners: they go now.
-        outdated=replica.is_outdated or (emptied and is_surge),
+        outdated=outdated,
         available=replica.is_up,
         leaving=not replica.has_live_owners or (emptied and not is_surge),
-        update_order=set_replica_update_order(replica),
+        update_order=set_replica_update_order(replica) if outdated else (),
         scale_in_order=(),
     )
 

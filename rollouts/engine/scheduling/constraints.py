@@ -43,7 +43,12 @@ class NodeProperties(Protocol):
         """Whether it is marked unschedulable."""
 
 
-UNSCHEDULABLE_TAINT: Final = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
+# The taints that follow from a node's own state
+NOT_READY_KEY: Final = "node.kubernetes.io/not-ready"
+UNREACHABLE_KEY: Final = "node.kubernetes.io/unreachable"
+UNSCHEDULABLE_KEY: Final = "node.kubernetes.io/unschedulable"
+
+UNSCHEDULABLE_TAINT: Final = Taint(UNSCHEDULABLE_KEY, "", "NoSchedule")
 NODE_CORDONED: Final = "node(s) were unschedulable"
 NODE_AFFINITY_UNMET: Final = "node(s) didn't match Pod's node affinity/selector"
 

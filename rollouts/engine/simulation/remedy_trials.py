@@ -20,10 +20,9 @@ from dataclasses import replace
 from typing import Final, TypeAlias
 
 from rollouts.engine.model.actions import Delete, Kind, Wait
-from rollouts.engine.model.budget import resolve_max_surge, resolve_max_unavailable
 from rollouts.engine.model.observed import Clique, Group, Observed, Service
 from rollouts.engine.model.workload import SET_BUDGET_STRATEGY, BudgetSpec, Strategy, Workload
-from rollouts.engine.plan.remedies import Remedy
+from rollouts.engine.plan.remedies import Remedy, with_one_more_unavailable, without_surge
 from rollouts.engine.plan.wait_codes import NOT_READY_CODES, UNSCHEDULED_CODES, WaitCode, find_common_code
 from rollouts.engine.rollout.levels import is_part_of_component
 from rollouts.engine.rollout.update import read_progress
@@ -147,9 +146,9 @@ class RemedyTrials:
             after = self._former
             first = tuple(_unready_deletions(self._workload, self._observed))
         elif remedy == Remedy.SET_MAX_SURGE_TO_ZERO:
-            after = _with_budget(self._workload, wait.component, _without_surge)
+            after = _with_budget(self._workload, wait.component, without_surge)
         elif remedy == Remedy.RAISE_MAX_UNAVAILABLE:
-            after = _with_budget(self._workload, wait.component, _raise_max_unavailable)
+            after = _with_budget(self._workload, wait.component, with_one_more_unavailable)
         elif remedy == Remedy.SCALE_IN:
             after = replace(self._workload, replicas=_count_scheduled_replicas(self._workload, self._observed))
         elif remedy == Remedy.DELETE_OUTDATED_PODS:
@@ -206,18 +205,6 @@ def list_budget_owners(workload: Workload, component: str) -> list[str]:
     names = [*(group.name for group in workload.groups), *(clique.name for clique in workload.cliques)]
     parts = [name for name in names if name not in grouped]
     return [name for name in parts if is_part_of_component(workload.name, component, name)] or parts
-
-
-def _without_surge(budget: BudgetSpec, replicas: int) -> BudgetSpec:
-    if not resolve_max_surge(budget.max_surge, replicas):
-        return budget
-    can_move = resolve_max_unavailable(budget.max_unavailable, replicas) > 0
-    return BudgetSpec(budget.max_unavailable if can_move else 1, 0)
-
-
-def _raise_max_unavailable(budget: BudgetSpec, replicas: int) -> BudgetSpec:
-    now = resolve_max_unavailable(budget.max_unavailable, replicas)
-    return budget if now >= replicas else BudgetSpec(now + 1, budget.max_surge)
 
 
 def _count_scheduled_replicas(workload: Workload, observed: Observed) -> int:

@@ -15,12 +15,12 @@ from rollouts.engine.scheduling.placement import (
     NO_DEMAND,
     CapacityTracker,
     Demand,
+    GangState,
     NodeCapacity,
     WaitingPod,
     schedule_on,
 )
-from rollouts.engine.scheduling.placement import GangState as StandingGang
-from rollouts.engine.scheduling.placement import PodGroupState as StandingGroup
+from rollouts.engine.scheduling.pod_groups import PodGroup, make_gang_state
 from rollouts.engine.scheduling.resources import MILLI_PER_UNIT, PODS, ResourceList, compute_requests, has_devices
 
 _NOT_LISTED: Final = "waits to be listed by its PodGang"
@@ -139,14 +139,11 @@ def _make_capacity_tracker(nodes: Sequence[SimulatedNode]) -> CapacityTracker:
     return CapacityTracker([node.capacity for node in nodes], unnamed=0 if is_closed else math.inf)
 
 
-def _make_gang_state(gang: Gang, pods: Mapping[str, Pod]) -> StandingGang:
-    groups = tuple(
-        StandingGroup(
-            name=name,
-            min_replicas=min_replicas,
-            members=frozenset(("", pod) for pod in listed),
-            scheduled=sum(pod in pods and pods[pod].scheduled for pod in listed),
-        )
+def _make_gang_state(gang: Gang, pods: Mapping[str, Pod]) -> GangState:
+    groups = [
+        PodGroup(name, min_replicas, frozenset(("", pod) for pod in listed))
         for name, (min_replicas, listed) in gang.pod_groups.items()
-    )
-    return StandingGang(("", gang.name), groups)
+    ]
+    listed_pods = (pod for _, listed in gang.pod_groups.values() for pod in listed)
+    scheduled = {("", pod) for pod in listed_pods if pod in pods and pods[pod].scheduled}
+    return make_gang_state(("", gang.name), groups, scheduled)

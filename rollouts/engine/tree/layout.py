@@ -182,7 +182,7 @@ class Layout:
             if pod.template_hash != current:
                 outdated += 1
         if pods and not live:
-            live = [pod for pod in pods if pod.is_live]
+            live = [pod for pod in pods if not pod.leaving and pod.phase not in TERMINAL_PHASES]
         wanted, is_live, is_updating = template.replicas, False, False
         if clique is not None:
             # A scale by mistake must not create more pods than a cluster can hold.

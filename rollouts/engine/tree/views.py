@@ -11,8 +11,10 @@ workload of a thousand pods costs little more than one loop over them.
                     replicas is, or if a standalone PodClique is while anything in the replica is live
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from itertools import takewhile
+from operator import attrgetter
 from typing import Final
 
 from rollouts.engine.manifest.references import MAX_PODS
@@ -22,6 +24,7 @@ from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate
 from rollouts.engine.tree.complete_components import CompleteComponents, ComponentNames
 
 _NO_INDICES: Final[frozenset[int]] = frozenset()
+_pod_index = attrgetter("index")
 
 
 def compute_min_available(template: CliqueTemplate, clique: Clique | None) -> int:
@@ -125,7 +128,7 @@ class CliqueView:
         first = self.first_surge(is_extra=is_extra)
         if first is None or not self.live or self.live[-1].index < first:
             return []
-        return [pod for pod in self.live if pod.index >= first]
+        return [*self.live[bisect_left(self.live, first, key=_pod_index) :]]
 
     def count_surge(self, *, is_extra: bool) -> int:
         """Count the live pods that are surge."""

@@ -37,7 +37,7 @@ from rollouts.runtime.embedded_redis import RedisMissingError, build_redis_comma
 from rollouts.runtime.private_folder import UMASK, NotPrivateError, ensure_private, remove_socket_folder
 from rollouts.runtime.static_files import collect_static_files
 from rollouts.runtime.supervisor import Log, Program, StartError, Supervisor
-from rollouts.services.accounts import FirstAccount, account_ensure_first
+from rollouts.services.first_account import FirstAccount, account_ensure_first
 from rollouts.telemetry import heartbeats
 
 _DATABASE_CHECK_SECONDS: Final = 1.0

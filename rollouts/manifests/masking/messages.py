@@ -40,18 +40,18 @@ def make_text_mask(*manifests: Any) -> Callable[[str], str]:
 
 def _find_secrets(manifests: tuple[Any, ...]) -> list[str]:
     """Return the texts that are hidden in manifests, longest first."""
-    everybody, operators = Masker(PUBLIC_READER), Masker(RECORD_READER)
+    public, record = Masker(PUBLIC_READER), Masker(RECORD_READER)
     for manifest in manifests:
-        everybody.mask_value(manifest, "")
-        operators.mask_value(manifest, "")
-    found = {*operators.secrets, *everybody.secrets}
+        public.mask_value(manifest, "")
+        record.mask_value(manifest, "")
+    found = {*record.secrets, *public.secrets}
     inner = Masker(RECORD_READER)
     for secret in found:
         inner.mask_value(secret, "")  # a message may quote a part of a secret alone
     found |= {*inner.secrets}
     found |= {password["password"] for secret in found if (password := _PASSWORD.fullmatch(secret))}
     arguments = {
-        text for text in everybody.commands if len(text) >= _SHORTEST_ARGUMENT and not _PLAIN_WORD.fullmatch(text)
+        text for text in public.commands if len(text) >= _SHORTEST_ARGUMENT and not _PLAIN_WORD.fullmatch(text)
     }
     return sorted({one for one in found if len(one) >= _SHORTEST_QUOTED} | arguments, key=lambda one: (-len(one), one))
 

@@ -48,7 +48,7 @@ def unmask_manifest(obj: Any, live: Any, workload: str, max_bytes: int) -> tuple
     """
     restorer = _Restorer(make_workload_reader(workload), max_bytes)
     restored = restorer.restore(obj, live)
-    if restorer.has_put_back and not restorer.is_too_large:
+    if restorer.has_restored and not restorer.is_too_large:
         sent, shown = (Masker(restorer.reader).mask_value(one, "") for one in (obj, restored))
         restorer.report_moved_values(obj, sent, shown, "")
     return restored, restorer.findings
@@ -76,7 +76,7 @@ class _Restorer:
     reader: Reader
     max_bytes: int
     findings: list[Finding] = field(default_factory=list)
-    has_put_back: bool = False
+    has_restored: bool = False
     is_too_large: bool = False  # from then on nothing more is restored
     _bytes: int = 0  # size of the manifest so far
     # Caches by id() of values in the live object, which outlives this object.
@@ -119,29 +119,33 @@ class _Restorer:
         return value
 
     def _restore_member(self, key: Any, member: Any, live: Any, position: _FieldPosition, depth: int) -> Any:
-        there = live.get(key) if isinstance(live, Mapping) else None
-        place = position.field(key)
+        live_member = live.get(key) if isinstance(live, Mapping) else None
+        field_position = position.field(key)
         if position.name == "annotations" and isinstance(member, str):
             return self._restore_text(
-                member, {key: there}, position, place.path, (id(there), "annotations", place.field_path)
+                member,
+                {key: live_member},
+                position,
+                field_position.path,
+                (id(live_member), "annotations", field_position.field_path),
             )
-        return self.restore_value(member, there, place, depth + 1)
+        return self.restore_value(member, live_member, field_position, depth + 1)
 
     def _restore_list(self, value: Sequence[Any], live: Any, position: _FieldPosition, depth: int) -> list[Any]:
-        there = list(live) if isinstance(live, list | tuple) else []
+        live_entries = list(live) if isinstance(live, list | tuple) else []
         if any(isinstance(entry, str) and MARK.search(entry) for entry in value):
             # Search the whole command line: an inserted argument shifts the positions of those after it.
-            hidden = self._find_hidden(there, position, (id(live), position.name, position.field_path))
+            hidden = self._find_hidden(live_entries, position, (id(live), position.name, position.field_path))
         else:
             hidden = {}
-        by_name = self._find_names(live, there)
+        by_name = self._find_entries_by_name(live, live_entries)
         restored = []
         for index, entry in enumerate(value):
             if isinstance(entry, str):
-                restored.append(self._put_back(entry, hidden, f"{position.path}[{index}]"))
+                restored.append(self._restore_marks(entry, hidden, f"{position.path}[{index}]"))
                 continue
             name = name_of(entry)
-            former = there[index] if index < len(there) else None
+            former = live_entries[index] if index < len(live_entries) else None
             if name:
                 former = by_name.get(name, by_name.get(MARK.sub(HIDDEN, name)))
             if position.name in NAME_VALUE_LISTS and isinstance(entry, Mapping):
@@ -155,12 +159,12 @@ class _Restorer:
     def _restore_pair(
         self, entry: Mapping[Any, Any], former: Any, position: _FieldPosition, at: _FieldPosition, depth: int
     ) -> dict[Any, Any]:
-        there = [] if former is None else [former]
+        live_entries = [] if former is None else [former]
         cache_key = (id(former), position.name, position.field_path)
         restored = {}
         for key, member in entry.items():
             if isinstance(member, str):
-                restored[key] = self._restore_text(member, there, position, f"{at.path}.{key}", cache_key)
+                restored[key] = self._restore_text(member, live_entries, position, f"{at.path}.{key}", cache_key)
             else:
                 restored[key] = self._restore_member(key, member, former, at, depth + 1)
         return restored
@@ -168,9 +172,11 @@ class _Restorer:
     def _restore_text(
         self, text: str, live: Any, position: _FieldPosition, path: str, cache_key: tuple[int, str, FieldPath]
     ) -> Any:
-        return self._put_back(text, self._find_hidden(live, position, cache_key), path) if MARK.search(text) else text
+        return (
+            self._restore_marks(text, self._find_hidden(live, position, cache_key), path) if MARK.search(text) else text
+        )
 
-    def _put_back(self, text: str, hidden: Mapping[str, Any], path: str) -> Any:
+    def _restore_marks(self, text: str, hidden: Mapping[str, Any], path: str) -> Any:
         marks = Counter(MARK.findall(text))
         if not marks or self.is_too_large:
             return text
@@ -184,7 +190,7 @@ class _Restorer:
             sentence = _TOO_LARGE.format(kib=self.max_bytes // 1024)
             self.findings.append(Finding(path, FindingCode.TOO_LONG, sentence))
             return text
-        self.has_put_back = True
+        self.has_restored = True
         if text in hidden:
             return hidden[text]  # keeps its type, for example a number
         return MARK.sub(lambda found: str(hidden[found[0]]), text)
@@ -201,10 +207,10 @@ class _Restorer:
             self._hidden[cache_key] = masker.hidden
         return self._hidden[cache_key]
 
-    def _find_names(self, live: Any, there: list[Any]) -> dict[str, Any]:
+    def _find_entries_by_name(self, live: Any, live_entries: list[Any]) -> dict[str, Any]:
         """Return the entries of a list by name, and by masked name, since a part of a name may be hidden."""
         if id(live) not in self._by_name:
-            named = [entry for entry in there if name_of(entry)]
+            named = [entry for entry in live_entries if name_of(entry)]
             masker = Masker(RECORD_READER)
             shown = {masker.mask_value(name_of(entry), ""): entry for entry in named}
             self._by_name[id(live)] = shown | {name_of(entry): entry for entry in named}

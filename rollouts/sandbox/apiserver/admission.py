@@ -1,8 +1,8 @@
-"""What happens to an object between the request and the store: decoding, placing, checking.
+"""What happens to an object between the request and the store: decoding, naming, validating.
 
 `verbs` calls these in order. `decode` makes a private copy of what was sent, of the right kind, pruned and defaulted;
-`ensure_name_and_namespace` settles its name and namespace against those of the request; `validate_object` refuses it
-with every finding at once.
+`ensure_name_and_namespace` checks its name and namespace against those of the request; `validate_object` rejects it
+with all findings at once.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -17,7 +17,7 @@ from rollouts.sandbox.apiserver.registry import Kind
 from rollouts.sandbox.apiserver.schema import MISSING, compact, default, normalize, prune, type_name, validate
 
 Obj = dict[str, Any]
-# Told about fields that were sent and dropped: the kind, their paths, and the whole object for patches.
+# Called with the fields that were sent and dropped: the kind, their paths, and the whole object for patches.
 UnknownFields = Callable[[Kind, Sequence[str], Obj], None]
 
 
@@ -26,7 +26,7 @@ def ignore_unknown(_kind: Kind, _paths: Sequence[str], _obj: Obj) -> None:
 
 
 def deep_copy(value: Any) -> Any:
-    """A deep copy of a JSON value; refused when it is nested deeper than can be written out again."""
+    """Return a deep copy of a JSON value; reject one that is nested too deep to be serialised again."""
     try:
         return orjson.loads(orjson.dumps(value))
     except TypeError as error:
@@ -34,7 +34,7 @@ def deep_copy(value: Any) -> Any:
 
 
 def decode(kind: Kind, body: Any, unknown_fields: UnknownFields) -> Obj:
-    """A private copy of what was sent, of the right kind, pruned and defaulted."""
+    """Return a private copy of what was sent, of the right kind, pruned and defaulted."""
     if not isinstance(body, dict):
         raise bad_request(f"json: cannot unmarshal {_go_type(body)} into Go value of type v1.{kind.kind}")
     _check_version_and_kind(kind, body)
@@ -49,7 +49,7 @@ def decode(kind: Kind, body: Any, unknown_fields: UnknownFields) -> Obj:
 
 
 def decode_status(kind: Kind, current: Obj, body: Any, unknown_fields: UnknownFields) -> Obj:
-    """The stored object with the status that was sent: the short way for the most frequent write."""
+    """Return the stored object with the status that was sent: a shortcut for the most frequent write."""
     if not isinstance(body, dict):
         raise bad_request(f"json: cannot unmarshal {_go_type(body)} into Go value of type v1.{kind.kind}")
     _check_version_and_kind(kind, body)
@@ -80,7 +80,7 @@ def decode_status(kind: Kind, current: Obj, body: Any, unknown_fields: UnknownFi
 
 
 def set_defaults(kind: Kind, obj: Obj) -> None:
-    """Fill in what was left open and bring built-in values into their canonical form."""
+    """Fill in defaults and bring the values of built-in kinds into their canonical form."""
     if kind.builtin:
         normalize(kind.schema, obj)
         compact(kind.schema, obj)
@@ -118,7 +118,7 @@ def _go_type(value: Any) -> str:
 
 
 def _check_metadata_types(kind: Kind, obj: Obj) -> None:
-    """Metadata is a typed structure for every kind: wrong types there fail to decode instead of failing a rule."""
+    """Reject wrong types in metadata: it is a typed structure for every kind, so they fail to decode."""
     metadata = obj["metadata"]
     if not isinstance(metadata, dict):
         raise _undecodable(kind, metadata, "metadata", "v1.ObjectMeta", kind.kind)
@@ -148,7 +148,7 @@ def _find_mistyped_part(schema: Any, value: Any) -> tuple[Any, str]:
 
 
 class UndecodableError(ApiError):
-    """A value of a type that its field cannot hold: a bad request, or what a patch should not have made."""
+    """A value has a type that its field cannot hold: in the request, or in the result of a patch."""
 
     def __init__(self, kind: Kind, problem: str) -> None:
         sentence = f'{kind.kind} in version "{kind.version}" cannot be handled as a {kind.kind}: {problem}'
@@ -156,7 +156,7 @@ class UndecodableError(ApiError):
         self.problem = problem
 
     def as_patch_error(self, patched: Obj) -> ApiError:
-        """The same problem, told of an object that a patch made."""
+        """Return the same problem, worded for an object that a patch made."""
         shown = render_json(orjson.dumps(patched).decode())
         return invalid(
             QualifiedResource("", ""),
@@ -170,14 +170,14 @@ def _undecodable(kind: Kind, value: Any, path: str, wanted: str, owner: str) -> 
 
 
 def _drop_empty(metadata: Obj) -> None:
-    """Empty maps and lists in metadata are as good as absent, and the real server leaves them out."""
+    """Remove empty maps and lists from metadata, as the real server does."""
     for member in ("labels", "annotations", "finalizers", "ownerReferences", "managedFields"):
         if member in metadata and not metadata[member]:
             del metadata[member]
 
 
 def ensure_name_and_namespace(kind: Kind, namespace: str | None, metadata: Obj, name: str | None = None) -> None:
-    """Settle the object's name and namespace against those of the request."""
+    """Check name and namespace of the object against the request, and fill them in."""
     if kind.namespaced:
         if (metadata.get("namespace") or namespace) != namespace:
             raise bad_request("the namespace of the provided object does not match the namespace sent on the request")
@@ -194,7 +194,7 @@ def ensure_name_and_namespace(kind: Kind, namespace: str | None, metadata: Obj, 
 
 # --- checking ------------------------------------------------------------------------------------------------------
 
-# After one of these, rules in CEL would be evaluated on values they were not written for.
+# After one of these, CEL rules would be evaluated on values that they were not written for.
 _BLOCKING_REASONS = frozenset(
     (
         "FieldValueRequired",
@@ -213,7 +213,7 @@ _RULES_NOT_CHECKED = StatusCause(
 
 
 def validate_object(kind: Kind, obj: Obj, old: Obj | None) -> None:
-    """Refuse an object that breaks its schema, its rules or what the server demands of every object."""
+    """Reject an object that breaks its schema, its rules or the rules for every object."""
     findings = list(_findings(kind, obj, old))
     if not findings and kind.admission_validator is not None:
         findings = kind.admission_validator(obj, old)  # last, as a webhook: it sees only what the definition accepts
@@ -234,7 +234,7 @@ def _findings(kind: Kind, obj: Obj, old: Obj | None) -> Iterator[StatusCause]:
     before = MISSING if old is None else old
     broken = _schema_findings(kind, obj, before)
     if kind.builtin:
-        # Lists of built-in kinds may hold a key twice (env does); where not, the kind's own rules say so.
+        # Lists of built-in kinds may hold a key twice (env does); where they may not, the kind's own rules check it.
         found += [cause for cause in broken if cause.reason != "FieldValueDuplicate"]
         found += strategies.findings(kind, obj, old)
         return iter(found)
@@ -249,7 +249,7 @@ def _findings(kind: Kind, obj: Obj, old: Obj | None) -> Iterator[StatusCause]:
 
 
 def _schema_findings(kind: Kind, obj: Obj, before: Any) -> list[StatusCause]:
-    """What breaks the schema, in the order a real server tells it: by name, items found twice last."""
+    """Return what breaks the schema in the order of a real server: by name, duplicate items last."""
     found = list(validate(kind.schema, obj, before))
     if len(found) > 1:
         ordered = orjson.loads(orjson.dumps(obj, option=orjson.OPT_SORT_KEYS))
@@ -277,7 +277,7 @@ def _scale_findings(path: tuple[str, ...], obj: Obj, old: Obj | None) -> Iterato
 
 
 def get_nested_field(obj: Any, path: Sequence[str]) -> Any:
-    """The value at a path of member names; None where there is none."""
+    """Return the value at a path of member names; None where there is none."""
     for name in path:
         if not isinstance(obj, dict):
             return None
@@ -289,7 +289,7 @@ _BAD_QUANTITY = "quantities must match the regular expression '^([+-]?[0-9.]+)([
 
 
 def _refuse_undecodable(kind: Kind, findings: Sequence[StatusCause]) -> None:
-    """A built-in kind is a typed structure in a real server: a wrong type fails to decode."""
+    """Reject a wrong type in a built-in kind: a real server fails to decode its typed structure."""
     for cause in findings:
         if cause.reason == "FieldValueTypeInvalid":
             wanted, _, shown = cause.message.rsplit("must be of type ", 1)[1].partition(": ")

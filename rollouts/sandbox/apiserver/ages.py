@@ -1,6 +1,8 @@
 """Ages as `kubectl get` shows them: two units while young, one when old."""
 
-from datetime import UTC, datetime
+from datetime import datetime
+
+from rollouts.sandbox.times import parse_time
 
 _MINUTE, _HOUR, _DAY, _YEAR = 60, 3600, 86_400, 365 * 86_400
 # Up to this age (seconds): the unit shown, and the smaller unit shown beside it when it is not zero.
@@ -17,7 +19,7 @@ _STEPS: tuple[tuple[int, tuple[int, str], tuple[int, str] | None], ...] = (
 
 
 def render_age(timestamp: str | None, now: datetime) -> str:
-    """How long ago a timestamp was; `<unknown>` without one."""
+    """Return how long ago a timestamp was; `<unknown>` without one."""
     moment = parse_time(timestamp)
     if moment is None:
         return "<unknown>"
@@ -27,16 +29,8 @@ def render_age(timestamp: str | None, now: datetime) -> str:
     return render_duration(max(seconds, 0))
 
 
-def parse_time(timestamp: str | None) -> datetime | None:
-    """A timestamp as written in objects, None for what is none."""
-    try:
-        return datetime.fromisoformat(timestamp).astimezone(UTC) if timestamp else None
-    except ValueError:
-        return None
-
-
 def render_duration(seconds: int) -> str:
-    """A duration in at most two units: 119s, 9m59s, 179m, 7h59m, 47h, 7d23h, 729d, 7y364d."""
+    """Return a duration in at most two units: 119s, 9m59s, 179m, 7h59m, 47h, 7d23h, 729d, 7y364d."""
     for limit, (unit, letter), finer in _STEPS:
         if seconds < limit:
             rest = (seconds % unit) // finer[0] if finer else 0

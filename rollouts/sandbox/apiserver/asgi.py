@@ -1,8 +1,8 @@
-"""The sandbox's front door: an ASGI application that speaks the Kubernetes API.
+"""The ASGI application of the sandbox, which serves the Kubernetes API.
 
-Receives and bounds requests, hands them to `handlers` (or answers discovery and health itself), streams watches, and
-writes every refusal as a Status. It serves loopback only, and refuses what a web page in the operator's browser could
-send: a foreign Host, any Origin, another site's request, and a body that is of a form's type or of none.
+It receives requests and limits their size, hands them to `handlers` (or answers discovery and health itself), streams
+watches, and writes every `ApiError` as a Status. It serves loopback only, and rejects what a web page in the operator's
+browser could send: a foreign Host, any Origin, a request from another site, a body with a form's media type or none.
 """
 
 import asyncio
@@ -41,11 +41,9 @@ _HEALTH_PATHS = ("/healthz", "/livez", "/readyz")
 class Application:
     """The ASGI application over one sandbox."""
 
-    def __init__(
-        self, verbs: Verbs, store: Storage, registry: Registry, clock: Callable[[], datetime] | None = None
-    ) -> None:
+    def __init__(self, verbs: Verbs, store: Storage, registry: Registry) -> None:
         self._registry = registry
-        self._handlers = ResourceHandlers(verbs, store, clock or (lambda: datetime.now(UTC)))
+        self._handlers = ResourceHandlers(verbs, store, lambda: datetime.now(UTC))
         self._watches = WatchStreams(store)
 
     def close(self) -> None:
@@ -82,7 +80,7 @@ class Application:
             await _send_response(send, response)
 
     async def _response(self, request: Request, receive: Receive, send: Send) -> Response | None:
-        """The answer, or None when it was streamed."""
+        """Return the response, or None when it was streamed."""
         plain = self._answer_without_resource(request)
         if plain is not None:
             return plain
@@ -156,13 +154,6 @@ class Application:
             gone.cancel()
 
 
-def create_app(
-    verbs: Verbs, store: Storage, registry: Registry, clock: Callable[[], datetime] | None = None
-) -> Application:
-    """The ASGI application over one sandbox."""
-    return Application(verbs, store, registry, clock)
-
-
 def _parse_request(scope: Scope) -> Request:
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
     query = parse_qs(scope["query_string"].decode("latin-1"), keep_blank_values=True)
@@ -170,7 +161,7 @@ def _parse_request(scope: Scope) -> Request:
 
 
 def _reject_cross_origin(request: Request) -> None:
-    """A browser may be made to send requests here by any page; none of them gets further."""
+    """Reject requests that a web page may have made the browser send."""
     host = request.headers.get("host", "")
     name = host.rsplit(":", 1)[0] if not host.endswith("]") else host
     if name not in _LOOPBACK_HOSTS:
@@ -182,7 +173,7 @@ def _reject_cross_origin(request: Request) -> None:
 
 
 async def _read_body(receive: Receive, request: Request) -> bytes:
-    """The whole body; refused without reading on once it is too long."""
+    """Return the whole body; stop reading and reject it once it is too long."""
     declared = request.headers.get("content-length", "0")
     parts: list[bytes] = []
     size = 0

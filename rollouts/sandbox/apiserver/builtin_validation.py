@@ -1,7 +1,7 @@
 """The rules of built-in kinds that their schemas cannot express, worded as the real server words them.
 
 `strategies.findings` calls these for every write of a kind. Only rules that a mistake in our own manifests could break
-are here; pods have a module of their own.
+are here; `pod_strategy` has those of pods.
 """
 
 import re
@@ -10,12 +10,13 @@ from typing import Any
 
 from rollouts.sandbox.apiserver.errors import StatusCause
 from rollouts.sandbox.apiserver.formats import render_json
+from rollouts.sandbox.apiserver.objectmeta import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 
 Obj = dict[str, Any]
 Validator = Callable[[Obj, Obj | None], Iterator[StatusCause]]
 
 _MAX_PORT = 65_535
-_STANDARD_FINALIZERS = frozenset(("kubernetes", "orphan", "foregroundDeletion"))
+_STANDARD_FINALIZERS = frozenset(("kubernetes", ORPHAN_FINALIZER, FOREGROUND_FINALIZER))
 _KEY = r"[-._a-zA-Z0-9]+"
 _KEY_MESSAGE = (
     "a valid config key must consist of alphanumeric characters, '-', '_' or '.' (e.g. 'key.name',  or 'KEY_NAME',  or "
@@ -33,7 +34,7 @@ def _invalid(value: Any, sentence: str, path: str) -> StatusCause:
 
 
 def finalizer_findings(obj: Obj) -> Iterator[StatusCause]:
-    """A finalizer of a built-in kind says whose it is."""
+    """Find finalizers without a domain: on a built-in kind a finalizer names its owner."""
     for index, finalizer in enumerate(obj["metadata"].get("finalizers") or ()):
         if "/" not in finalizer and finalizer not in _STANDARD_FINALIZERS:
             sentence = "name is neither a standard finalizer name nor is it fully qualified"

@@ -1,8 +1,8 @@
 """x-kubernetes-validations: rules in the Common Expression Language, evaluated by the `cel` package.
 
 Runs after `schema.validate` found nothing that would make evaluation meaningless. Programs are compiled once per rule
-text. A rule that mentions oldSelf is a transition rule: it holds its tongue where there is no old value, except with
-optionalOldSelf. Values that did not change were judged before and are skipped, unless a transition rule wants them.
+text. A rule that mentions oldSelf is a transition rule: it is skipped where there is no old value, except with
+optionalOldSelf. Values that did not change were validated before and are skipped, unless a transition rule needs them.
 """
 
 import re

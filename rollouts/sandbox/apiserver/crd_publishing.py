@@ -1,6 +1,6 @@
-"""The CustomResourceDefinitions of what is served, as objects that can be read like any other.
+"""The CustomResourceDefinitions of what is served, as objects that clients can read like any other.
 
-Definitions come from files (`registry`); this keeps the store's copies in step with them at every start.
+The definitions come from files (`registry`); at every start this module updates the stored copies.
 """
 
 import uuid
@@ -40,7 +40,7 @@ def _lacks_annotations(stored: Obj, kind: Kind) -> bool:
 
 
 def _render_definition(kind: Kind, now: str) -> Obj:
-    """A definition as an API server that accepted it would show it."""
+    """Return a definition in the form of an API server that has accepted it."""
     manifest = kind.manifest
     metadata = manifest["metadata"] | {"uid": str(uuid.uuid4()), "creationTimestamp": now, "generation": 1}
     accepted = [

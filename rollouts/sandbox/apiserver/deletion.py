@@ -1,21 +1,22 @@
-"""What a delete request makes of an object: gone at once, or leaving.
+"""What a delete request does to an object: remove it at once, or mark it with a deletionTimestamp.
 
-A pure decision for `verbs.delete`. Finalizers and a pod's grace period keep an object in the store with a
-deletionTimestamp; whoever clears the last of them makes it go. A second request may only shorten the time.
+Pure functions for `verbs.delete`. Finalizers and a pod's grace period keep a terminating object in the store; the write
+that clears the last of them removes it. A second delete request may only shorten the grace period.
 """
 
 from typing import Any
 
 from rollouts.sandbox.apiserver.errors import ApiError, conflict
+from rollouts.sandbox.apiserver.objectmeta import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 from rollouts.sandbox.apiserver.registry import Kind
 
 Obj = dict[str, Any]
 
-_POLICY_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
+_POLICY_FINALIZERS = {"Foreground": FOREGROUND_FINALIZER, "Orphan": ORPHAN_FINALIZER}
 
 
 def check_preconditions(kind: Kind, obj: Obj, uid: str | None, resource_version: str | None) -> None:
-    """Refuse the delete of another object, or another version, than the one meant."""
+    """Reject the delete if uid or resourceVersion differ from the precondition."""
     metadata = obj["metadata"]
     if uid is not None and uid != metadata["uid"]:
         raise _precondition_failed(
@@ -36,7 +37,7 @@ def _precondition_failed(kind: Kind, obj: Obj, wanted: str, found: str, guess: s
 
 
 def finalizers_for(obj: Obj, propagation: str | None) -> list[str]:
-    """The finalizers an object has once its deletion is asked for with that policy."""
+    """Return the finalizers of an object after a delete request with that propagation policy."""
     finalizers = list(obj["metadata"].get("finalizers") or ())
     if propagation is None:
         return finalizers
@@ -47,7 +48,7 @@ def finalizers_for(obj: Obj, propagation: str | None) -> list[str]:
 
 
 def with_deletion_timestamp(obj: Obj, finalizers: list[str], grace: int, deadline: str) -> Obj:
-    """The object with its deletion asked for; unchanged when that adds nothing."""
+    """Return the object with its deletionTimestamp; the same object if nothing changes."""
     metadata = {**obj["metadata"]}
     if finalizers:
         metadata["finalizers"] = finalizers
@@ -63,7 +64,7 @@ def with_deletion_timestamp(obj: Obj, finalizers: list[str], grace: int, deadlin
 
 
 def is_removable(obj: Obj) -> bool:
-    """Whether a leaving object waits for nothing any more."""
+    """Return whether nothing keeps a terminating object in the store any longer."""
     metadata = obj["metadata"]
     return (
         "deletionTimestamp" in metadata

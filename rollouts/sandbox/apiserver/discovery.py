@@ -1,10 +1,10 @@
 """What is served, in the two forms clients ask for: one document a group version, and everything at once.
 
-Derived from the registry; nothing is listed by hand but the verbs and the subresources that have a form of their own.
+Everything derives from the registry except the verbs and the subresources with a type of their own, listed here.
 """
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 from rollouts.sandbox.apiserver.registry import Kind, Registry
 
@@ -14,10 +14,13 @@ _ALL_VERBS = ["create", "delete", "deletecollection", "get", "list", "patch", "u
 _READ_VERBS = ["get", "list", "watch"]
 _SUBRESOURCE_VERBS = ["get", "patch", "update"]
 
+KUBERNETES_VERSION: Final = "v1.36.3"
+"""The release whose API and nodes the sandbox simulates."""
+
 VERSION: Obj = {
     "major": "1",
     "minor": "36",
-    "gitVersion": "v1.36.3+sandbox",
+    "gitVersion": f"{KUBERNETES_VERSION}+sandbox",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "1970-01-01T00:00:00Z",
@@ -36,7 +39,7 @@ def verbs_of(kind: Kind) -> list[str]:
 
 
 def subresources_of(kind: Kind) -> Iterator[tuple[str, tuple[str, str, str], list[str]]]:
-    """A kind's subresources: name, the group, version and kind they speak, and their verbs."""
+    """Yield a kind's subresources: name; group, version and kind of their bodies; verbs."""
     own = (kind.group, kind.version, kind.kind)
     if kind.has_status and kind.plural != "customresourcedefinitions":
         yield "status", own, _SUBRESOURCE_VERBS
@@ -69,7 +72,7 @@ def api_group(registry: Registry, group: str) -> Obj | None:
 
 
 def group_versions(registry: Registry) -> dict[str, list[str]]:
-    """Every group with its versions, in the order of registration."""
+    """Return every group with its versions, in the order of registration."""
     groups: dict[str, list[str]] = {}
     for kind in registry:
         versions = groups.setdefault(kind.group, [])
@@ -116,7 +119,7 @@ def _resources(kind: Kind) -> Iterator[Obj]:
 
 
 def aggregated_discovery(registry: Registry, *, core: bool) -> Obj:
-    """The groups below /api (core) or /apis with all their resources."""
+    """Return the groups below /api (core) or /apis with all their resources."""
     items = [
         {
             "metadata": {"name": group} if group else {},

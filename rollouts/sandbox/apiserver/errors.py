@@ -1,6 +1,6 @@
 """Errors as the API server answers them: an exception that carries a metav1.Status.
 
-Every refusal in the sandbox is raised as `ApiError` by the module that decides it; `asgi` only writes it out. The
+The module that rejects a request raises an `ApiError`; `asgi` only writes it out. The
 wording, reason, code and details are those of a real kube-apiserver, because clients (kubectl, client libraries, our
 own adapter) branch on them.
 """
@@ -12,7 +12,7 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class StatusCause:
-    """One field that was refused, and why."""
+    """One field that was rejected, and why."""
 
     reason: str  # FieldValueInvalid, FieldValueRequired, FieldManagerConflict, ...
     message: str
@@ -21,7 +21,7 @@ class StatusCause:
 
 @dataclass(frozen=True, slots=True)
 class QualifiedResource:
-    """What an error is about: `kind` is the plural in most answers and the kind's own name in validation answers."""
+    """What an error is about; `kind` is the plural in most answers, the kind's own name in validation answers."""
 
     group: str
     kind: str
@@ -30,7 +30,7 @@ class QualifiedResource:
 
 @dataclass(eq=False, slots=True)
 class ApiError(Exception):
-    """A request refused, with everything its Status object says."""
+    """A rejected request, with the content of its Status object."""
 
     code: int
     reason: str
@@ -103,7 +103,7 @@ def forbidden(resource: QualifiedResource, why: str, causes: tuple[StatusCause, 
 
 
 def invalid(resource: QualifiedResource, causes: Iterable[StatusCause]) -> ApiError:
-    """Refuse an object whose fields do not hold; `resource.kind` is the kind's own name here."""
+    """Reject an object with invalid fields; `resource.kind` is the kind's own name here."""
     found = tuple(dict.fromkeys(causes))
     parts = [f"{cause.field}: {cause.message}" for cause in found]
     listed = parts[0] if len(parts) == 1 else f"[{', '.join(parts)}]"

@@ -1,14 +1,16 @@
 """Whether a pod may be evicted now, by the disruption budgets that select it.
 
-A pure decision for `verbs.evict`. The budgets' status is kept current by the behaviour half; granting an eviction
-spends one of `disruptionsAllowed` at once, so that two evictions in a row cannot both count on the last one.
+Pure functions for `verbs.evict`. `cluster.controllers.disruption` keeps the status of the budgets current; a granted
+eviction takes one of `disruptionsAllowed` at once, so that two evictions in a row cannot both use the last one.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
+from rollouts.engine.model.observed import TERMINAL_PHASES
 from rollouts.sandbox.apiserver.errors import ApiError, StatusCause, too_many_requests
 from rollouts.sandbox.apiserver.selectors import match_labels
+from rollouts.sandbox.conditions import is_true, make_disruption_target, merge_conditions
 
 Obj = dict[str, Any]
 
@@ -16,7 +18,7 @@ _EVICTION_REFUSED = "Cannot evict pod as it would violate the pod's disruption b
 
 
 def find_budget(pod: Obj, budgets: Iterable[Obj]) -> Obj | None:
-    """The budget that has a say over a pod; more than one is refused as the real server refuses it."""
+    """Return the budget that selects a pod; reject more than one, as the real server does."""
     labels = pod["metadata"].get("labels") or {}
     found = [one for one in budgets if match_labels((one.get("spec") or {}).get("selector"), labels)]
     if len(found) > 1:
@@ -26,13 +28,13 @@ def find_budget(pod: Obj, budgets: Iterable[Obj]) -> Obj | None:
 
 
 def can_ignore_budget(pod: Obj) -> bool:
-    """Pods that serve nobody are evicted whatever the budgets say."""
+    """Return whether a pod may be evicted regardless of budgets: it is terminating, pending or has ended."""
     phase = pod.get("status", {}).get("phase")
-    return "deletionTimestamp" in pod["metadata"] or phase in {"Pending", "Succeeded", "Failed"}
+    return "deletionTimestamp" in pod["metadata"] or phase in {"Pending", *TERMINAL_PHASES}
 
 
 def compute_status_after_eviction(pod: Obj, budget: Obj, now: str) -> Obj | None:
-    """The budget's status after this eviction, None when it costs nothing; raises 429 when it is not allowed."""
+    """Return the budget's status after this eviction, None if the eviction is free; raise 429 if not allowed."""
     status, name = budget.get("status") or {}, budget["metadata"]["name"]
     if status.get("observedGeneration", 0) < budget["metadata"].get("generation", 1):
         cause = StatusCause(
@@ -40,7 +42,7 @@ def compute_status_after_eviction(pod: Obj, budget: Obj, now: str) -> Obj | None
         )
         raise too_many_requests(_EVICTION_REFUSED, (cause,), 10)
     healthy, desired = status.get("currentHealthy", 0), status.get("desiredHealthy", 0)
-    if not _is_ready(pod) and _allows_unhealthy_eviction(budget, healthy, desired):
+    if not is_true(pod, "Ready") and _allows_unhealthy_eviction(budget, healthy, desired):
         return None
     if status.get("disruptionsAllowed", 0) < 1:
         sentence = f"The disruption budget {name} needs {desired} healthy pods and has {healthy} currently"
@@ -50,23 +52,11 @@ def compute_status_after_eviction(pod: Obj, budget: Obj, now: str) -> Obj | None
 
 
 def with_disruption_target(pod: Obj, now: str) -> Obj:
-    """The pod with the condition that tells why it leaves."""
+    """Return the pod with the condition that gives the reason of its eviction."""
     status = pod.get("status") or {}
-    kept = [one for one in status.get("conditions") or () if one["type"] != "DisruptionTarget"]
-    target = {
-        "type": "DisruptionTarget",
-        "status": "True",
-        "lastProbeTime": None,
-        "lastTransitionTime": now,
-        "reason": "EvictionByEvictionAPI",
-        "message": "Eviction API: evicting",
-    }
-    return {**pod, "metadata": {**pod["metadata"]}, "status": {**status, "conditions": [*kept, target]}}
-
-
-def _is_ready(pod: Obj) -> bool:
-    conditions = pod.get("status", {}).get("conditions") or ()
-    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+    target = {**make_disruption_target("EvictionByEvictionAPI", "Eviction API: evicting"), "lastProbeTime": None}
+    conditions = merge_conditions(status.get("conditions"), [target], now)
+    return {**pod, "metadata": {**pod["metadata"]}, "status": {**status, "conditions": conditions}}
 
 
 def _allows_unhealthy_eviction(budget: Obj, healthy: int, desired: int) -> bool:

@@ -18,7 +18,7 @@ from rollouts.sandbox.apiserver.schema import ANYTHING, MISSING, Schema
 
 FieldSet = dict[str, Any]
 
-# Members of metadata that nobody owns: the server sets them, or they name the object.
+# Members of metadata without an owner: the server sets them, or they name the object.
 UNOWNED_METADATA = frozenset(
     (
         "name",
@@ -58,7 +58,7 @@ def _union_node(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def difference(left: FieldSet, right: FieldSet) -> FieldSet:
-    """What is in the left set and not in the right one."""
+    """Return the fields of the left set that the right one lacks."""
     result: FieldSet = {}
     for key, node in left.items():
         if key not in right:
@@ -71,7 +71,7 @@ def difference(left: FieldSet, right: FieldSet) -> FieldSet:
 
 
 def intersection(left: FieldSet, right: FieldSet) -> FieldSet:
-    """What is in both sets."""
+    """Return the fields of both sets."""
     result: FieldSet = {}
     for key, node in left.items():
         if key in right and key != ".":
@@ -97,7 +97,7 @@ def _add_node(result: FieldSet, key: str, below: FieldSet, member: bool) -> None
 
 
 def render_paths(fields: FieldSet, prefix: str = "") -> Iterator[str]:
-    """The fields of a set as error sentences write them, a level's own fields before those below."""
+    """Yield the fields of a set in the notation of errors, a level's own fields before those below."""
     ordered = sorted((key, node) for key, node in fields.items() if key != ".")
     for key, node in ordered:
         if is_member(node):
@@ -108,7 +108,7 @@ def render_paths(fields: FieldSet, prefix: str = "") -> Iterator[str]:
 
 
 def render_element(key: str) -> str:
-    """One path element: `.name`, `[name="a"]` or `[="x"]`."""
+    """Render one path element: `.name`, `[name="a"]` or `[="x"]`."""
     kind, text = key[0], key[2:]
     if kind == "f":
         return f".{text}"
@@ -122,7 +122,7 @@ def render_element(key: str) -> str:
 
 
 def item_key(schema: Schema, item: Any) -> str:
-    """The path element of a list item: by its keys in a list-map, by its value in a set."""
+    """Return the path element of a list item: by its keys in a list-map, by its value in a set."""
     if schema.list_type == "set" or not isinstance(item, dict):
         return "v:" + _compact(item)
     members = (schema.items.properties if schema.items is not None else None) or {}
@@ -140,12 +140,12 @@ def _compact(value: Any) -> str:
 
 
 def items_by_key(schema: Schema, items: list[Any]) -> dict[str, Any]:
-    """A granular list's items by path element."""
+    """Return a granular list's items by path element."""
     return {item_key(schema, item): item for item in items}
 
 
 def is_granular(schema: Schema, value: Any) -> bool:
-    """Whether the parts of a value have owners of their own."""
+    """Return whether the parts of a value have owners of their own."""
     if isinstance(value, dict):
         return schema.map_type != "atomic"
     if isinstance(value, list):
@@ -161,7 +161,7 @@ def member_schema(schema: Schema, name: str) -> Schema:
 
 
 def applied_fields(schema: Schema, obj: dict[str, Any]) -> FieldSet:
-    """The fields of an applied configuration: its leaves, and the items of its granular lists."""
+    """Return the fields of an applied configuration: its leaves, and the items of its granular lists."""
     result = _applied_members(schema, {k: v for k, v in obj.items() if k not in _UNOWNED_ROOT | {"metadata"}})
     named = _applied_members(member_schema(schema, "metadata"), _owned_metadata(obj))
     if named:
@@ -183,7 +183,7 @@ def _applied_members(schema: Schema, value: dict[str, Any]) -> FieldSet:
 
 
 def _applied(schema: Schema, value: Any) -> FieldSet | None:
-    """The node of a value; None for an empty granular list, which names nothing (an empty map names itself)."""
+    """Return the node of a value; None for an empty granular list (an empty map names itself)."""
     if not is_granular(schema, value):
         return {}
     if isinstance(value, dict):
@@ -210,7 +210,7 @@ class Comparison:
 
 
 def compare(schema: Schema, old: dict[str, Any], new: dict[str, Any]) -> Comparison:
-    """Compare two versions of an object, leaving out what nobody owns."""
+    """Compare two versions of an object, without the fields that have no owner."""
     result = Comparison()
     for name in {**old, **new}:
         if name in _UNOWNED_ROOT:
@@ -257,7 +257,7 @@ def _compare_parts(schema: Schema, old: Any, new: Any, found: Comparison) -> Non
 
 
 def all_fields(schema: Schema, value: Any) -> FieldSet:
-    """The node of a value with all its parts."""
+    """Return the node of a value with all its parts."""
     if not is_granular(schema, value) or not value:
         return {}
     if isinstance(value, dict):

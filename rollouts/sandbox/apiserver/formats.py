@@ -1,6 +1,6 @@
-"""Small value forms: string formats a schema may name, quantities, and JSON values as error sentences show them.
+"""Formats of single values: string formats that a schema may name, quantities, JSON values in error messages.
 
-Used by `schema` for the `format` keyword and by everything that words a finding.
+`schema` uses it for the `format` keyword, and every module that words a finding for the values in it.
 """
 
 import json
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from decimal import Decimal
 from typing import Any
 
+from rollouts.engine.model.quantities import BINARY_SUFFIXES, DECIMAL_SUFFIXES, is_quantity, parse_quantity
 from rollouts.engine.scheduling.resources import quantity_to_decimal
 
 _DATE_TIME = re.compile(r"\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)")
@@ -16,7 +17,6 @@ _DURATION = re.compile(
     r"[+-]?(0|(\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)((\d+(\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h))*)"
 )
 _DATE = re.compile(r"\d{4}-\d\d-\d\d")
-_QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?\d+)?")
 _UUID = re.compile(r"[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}")
 
 
@@ -29,7 +29,7 @@ def _matches(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
 
 
 def _is_quantity(value: Any) -> bool:
-    return not isinstance(value, str) or _QUANTITY.fullmatch(value) is not None
+    return not isinstance(value, str) or is_quantity(value)
 
 
 # Formats that a schema may name; others are not checked, as in the real server.
@@ -46,24 +46,18 @@ FORMATS: dict[str, Callable[[Any], bool]] = {
 
 # --- quantities ----------------------------------------------------------------------------------------------------
 
-_BINARY = {"Ki": 1, "Mi": 2, "Gi": 3, "Ti": 4, "Pi": 5, "Ei": 6}
-_DECIMAL = {"n": -9, "u": -6, "m": -3, "": 0, "k": 3, "M": 6, "G": 9, "T": 12, "P": 15, "E": 18}
-
 
 def canonical_quantity(value: Any) -> Any:
-    """A quantity in the form the real server stores: a string without fraction, its suffix as large as it goes.
+    """Return a quantity as the real server stores it: a string without fraction, with the largest suffix.
 
-    `0.5` becomes `500m`, `1.5Gi` becomes `1536Mi`, `4000m` becomes `4`; what is no quantity is left as it is.
+    `0.5` becomes `500m`, `1.5Gi` becomes `1536Mi`, `4000m` becomes `4`; what is no quantity stays unchanged.
     """
-    if isinstance(value, bool) or not isinstance(value, str | int | float):
-        return value
-    found = _QUANTITY.fullmatch(str(value))
-    if found is None:
+    if isinstance(value, bool) or not isinstance(value, str | int | float) or parse_quantity(value) is None:
         return value
     number = quantity_to_decimal(value)
-    if (found[3] or "") in _BINARY:
-        return _with_suffix(number, {name: Decimal(1024) ** power for name, power in _BINARY.items()})
-    return _with_suffix(number, {name: Decimal(1).scaleb(power) for name, power in _DECIMAL.items()})
+    if str(value).endswith("i"):
+        return _with_suffix(number, {suffix: Decimal(factor) for suffix, factor in BINARY_SUFFIXES.items()})
+    return _with_suffix(number, {suffix: Decimal(1).scaleb(power) for suffix, power in DECIMAL_SUFFIXES.items()})
 
 
 def _with_suffix(number: Decimal, units: dict[str, Decimal]) -> str:
@@ -74,7 +68,7 @@ def _with_suffix(number: Decimal, units: dict[str, Decimal]) -> str:
 
 
 def render_json(value: Any) -> str:
-    """A JSON value as the server's sentences show it: compact, keys sorted, non-ASCII kept."""
+    """Return a JSON value as the server's messages show it: compact, keys sorted, non-ASCII kept."""
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     return json.dumps(value, separators=(",", ":"), sort_keys=True, ensure_ascii=False)

@@ -1,7 +1,7 @@
-"""Requests about resources, answered: which verb a method and a path mean, and how its result is written.
+"""Answers requests about resources: chooses the verb by method and path, and renders its result.
 
-`asgi` hands over complete requests; everything here is synchronous. The refusals for methods and subresources that
-are not served differ between built-in and custom kinds in a real server, and so they do here.
+`asgi` passes complete requests; everything here is synchronous. As in a real server, the errors for methods and
+subresources that are not served differ between built-in and custom kinds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +24,6 @@ from rollouts.sandbox.apiserver.errors import (
     resource_expired,
     resource_not_served,
     too_large_resource_version,
-    unsupported_media_type,
 )
 from rollouts.sandbox.apiserver.formats import render_json
 from rollouts.sandbox.apiserver.paging import Page, Paging
@@ -45,19 +44,20 @@ from rollouts.sandbox.apiserver.requests import (
 from rollouts.sandbox.apiserver.response_encoding import ResponseEncoder, negotiate_form, stored_bytes
 from rollouts.sandbox.apiserver.selectors import parse_selectors
 from rollouts.sandbox.apiserver.storage import Storage, StoredObject
+from rollouts.sandbox.apiserver.updates import unknown_patch_type
 from rollouts.sandbox.apiserver.verbs import Verbs
 from rollouts.sandbox.apiserver.watch import WatchRequest, parse_resource_version
 
 Obj = dict[str, Any]
 
 JSON = "application/json"
-# A watch that names no end gets one, as from a real server: between 30 and 60 minutes there, the mean here.
+# The timeout of a watch that sets none: a real server takes one between 30 and 60 minutes, here it is the mean.
 DEFAULT_WATCH_SECONDS = 2_700
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """What goes back, complete."""
+    """A complete response."""
 
     code: int
     body: bytes
@@ -67,7 +67,7 @@ class Response:
 
 
 class _FieldValidation:
-    """Collects unknown and doubled fields: into warnings, or into a refusal."""
+    """Collects unknown and duplicate fields: as warnings, or as an error."""
 
     def __init__(self, validation: str, *, patching: bool = False) -> None:
         self._validation, self._patching = validation, patching
@@ -101,7 +101,7 @@ class ResourceHandlers:
         self._paging = Paging(store)
 
     def handle(self, target: RequestInfo, request: Request) -> Response:
-        """Carry out one request, watches excepted."""
+        """Carry out one request that is not a watch."""
         if target.name is None:
             return self._collection(target, request)
         if target.subresource is not None:
@@ -150,7 +150,7 @@ class ResourceHandlers:
         return self._paging.page(target.kind, target.namespace, selection, limit, request.text("continue"))
 
     def _check_revision(self, request: Request) -> None:
-        """A list is always of now; a revision still to come, or an exact one of the past, cannot be served."""
+        """Reject a list of a future or an exact past revision: a list always shows the current one."""
         text = request.text("resourceVersion")
         if not text or request.text("continue"):
             return
@@ -163,7 +163,7 @@ class ResourceHandlers:
             raise resource_expired("The resourceVersion for the provided list is too old.")
 
     def parse_watch_request(self, target: RequestInfo, request: Request) -> WatchRequest:
-        """What a watch asks for; refused before the stream begins."""
+        """Read what a watch asks for; reject it before the stream begins."""
         matches = parse_selectors(target.kind, request.text("labelSelector"), request.text("fieldSelector"))
         initial = request.flag("sendInitialEvents") if "sendInitialEvents" in request.query else False
         if "sendInitialEvents" in request.query and request.text("resourceVersionMatch") != "NotOlderThan":
@@ -237,7 +237,7 @@ class ResourceHandlers:
                     dry_run=options.dry_run,
                 )
             except ApiError as error:
-                if error.code != 404:  # noqa: PLR2004 gone with one of the others, by a listener
+                if error.code != 404:  # noqa: PLR2004 already deleted, by a controller that observed an earlier deletion
                     raise
                 continue
             items.append(StoredObject(obj, orjson.dumps(obj), stored.revision))
@@ -382,7 +382,7 @@ class ResourceHandlers:
 
 
 def _compute_warnings(target: RequestInfo, obj: Obj, former: StoredObject | None) -> list[str]:
-    """Return the warnings that a webhook would give with what was written."""
+    """Return the warnings that a webhook would give about the written object."""
     if target.kind.admission_warner is None or target.subresource:
         return []
     return target.kind.admission_warner(obj, None if former is None else former.obj)
@@ -403,10 +403,7 @@ def _patch_type(kind: Kind, request: Request) -> PatchType:
     if patch_type is None and kind.builtin:
         raise ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", QualifiedResource("", ""))
     if patch_type is None or (patch_type is PatchType.STRATEGIC and not kind.builtin):
-        listed = ", ".join((PatchType.JSON, PatchType.MERGE, PatchType.APPLY))
-        raise unsupported_media_type(
-            f"the body of the request was in an unknown format - accepted media types include: {listed}"
-        )
+        raise unknown_patch_type()
     return patch_type
 
 

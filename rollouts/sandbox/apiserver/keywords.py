@@ -1,7 +1,7 @@
-"""The keywords of a schema that judge single values: bounds, lengths, patterns, formats.
+"""The keywords of a schema that check single values: bounds, lengths, patterns, formats.
 
-`schema` compiles each keyword of a node into a function from a value and its path to a finding, once; a keyword that
-does not concern a value's type says nothing about it.
+`schema` compiles each keyword of a node once, into a function from a value and its path to a finding; a keyword
+ignores values of types that it is not about.
 """
 
 import re
@@ -15,7 +15,7 @@ ValueCheck = Callable[[Any, str], StatusCause | None]
 
 
 def render_location(path: str) -> str:
-    """A value's place as findings name it."""
+    """Return the location of a value in the notation of findings."""
     return f"{path} in body" if path else "in body"
 
 
@@ -30,7 +30,7 @@ def parse_checks(source: dict[str, Any]) -> Iterator[ValueCheck]:
 
 
 def _make_check(size: Callable[[Any], bool], sentence: str, shown: Callable[[Any], Any]) -> ValueCheck:
-    """A check that refuses when `size` does, showing `shown(value)` in front of the sentence."""
+    """Return a check that fails when `size` does, with `shown(value)` in front of the message."""
 
     def check(value: Any, path: str) -> StatusCause | None:
         if not size(value):

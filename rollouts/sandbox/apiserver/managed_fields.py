@@ -1,4 +1,4 @@
-"""Who owns which fields of an object: reading, updating and writing metadata.managedFields.
+"""Which manager owns which fields of an object: reads, updates and writes metadata.managedFields.
 
 `verbs` calls `track_managed_fields` for every write that is not an apply; `server_side_apply` works on the same owners.
 An owner is a manager's name together with how it writes (Apply or Update) and through which subresource.
@@ -16,7 +16,7 @@ Operation = Literal["Apply", "Update"]
 
 @dataclass(frozen=True, slots=True)
 class FieldManager:
-    """Who writes, how, and through which door."""
+    """The manager that writes, its operation (Apply or Update), and the subresource it writes through."""
 
     manager: str
     operation: Operation
@@ -34,7 +34,7 @@ class ManagedFieldSet:
 
 ManagedFields = dict[FieldManager, ManagedFieldSet]
 
-# More update managers than this are folded into one, so that managedFields stays bounded.
+# More update managers than this are merged into one, so that managedFields stays bounded.
 MAX_UPDATE_MANAGERS = 10
 ANCIENT_CHANGES = "ancient-changes"
 
@@ -56,7 +56,7 @@ def parse_managed_fields(obj: Obj) -> ManagedFields:
 
 
 def set_managed_fields(obj: Obj, owners: ManagedFields) -> None:
-    """Set an object's managedFields: appliers first, then by time and name; nothing for nobody."""
+    """Set an object's managedFields: appliers first, then by time and name; none if no manager owns a field."""
     entries = [_render_entry(owner, share) for owner, share in owners.items() if share.fields]
     entries.sort(key=lambda e: (e["operation"], e.get("time") or "", e["manager"], e.get("subresource", "")))
     if entries:
@@ -82,7 +82,7 @@ def _render_entry(owner: FieldManager, share: ManagedFieldSet) -> Obj:
 
 
 def is_equal_except_timestamps(left: Obj, right: Obj) -> bool:
-    """Whether two versions differ in nothing but the times of their managedFields."""
+    """Return whether two versions differ in nothing but the times of their managedFields."""
     mine, theirs = left["metadata"], right["metadata"]
     if {k: v for k, v in left.items() if k != "metadata"} != {k: v for k, v in right.items() if k != "metadata"}:
         return False
@@ -96,9 +96,9 @@ def _without_timestamps(metadata: Obj) -> list[Obj]:
 
 
 def base_managed_fields(current: Obj | None, sent: Obj, subresource: str) -> ManagedFields:
-    """The owners a write starts from: those it sends itself, if it sends any, else the stored ones.
+    """Return the owners a write starts from: those it sends, if it sends any, else the stored ones.
 
-    A single empty entry is the way to ask for a fresh start. A subresource cannot set managedFields.
+    A single empty entry resets the owners. A subresource cannot set managedFields.
     """
     stored = parse_managed_fields(current) if current is not None else {}
     if subresource:
@@ -131,14 +131,14 @@ def track_managed_fields(
 
 
 def _empty_object(kind: Kind, obj: Obj) -> Obj:
-    """What a new object is compared with: a built-in kind's structures are there even while they are empty."""
+    """Return what a new object is compared with: a built-in kind has its structures even while they are empty."""
     if not kind.builtin or "spec" not in obj:
         return {}
     return {"spec": {"containers": []} if kind.plural == "pods" else {}}
 
 
 def without_reset_fields(kind: Kind, fields: FieldSet, subresource: str) -> FieldSet:
-    """Leave out what a write through this door cannot set, so that nobody comes to own it by accident."""
+    """Remove the fields that a write through this subresource cannot set, so that it does not own them."""
     if subresource == "status":
         if kind.builtin:
             return {key: node for key, node in fields.items() if key != "f:spec"}

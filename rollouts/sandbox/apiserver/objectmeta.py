@@ -1,4 +1,4 @@
-"""The metadata every object has: its schema, its names, and which of its members only the server may set.
+"""The metadata of every object: its schema, the rules of names, and which members only the server may set.
 
 `registry` puts SCHEMA into each kind's schema; `verbs` calls the functions while it prepares an object for the store.
 """
@@ -11,6 +11,9 @@ from typing import Any, Final
 
 from rollouts.sandbox.apiserver.errors import StatusCause
 from rollouts.sandbox.apiserver.formats import render_json
+
+FOREGROUND_FINALIZER: Final = "foregroundDeletion"
+ORPHAN_FINALIZER: Final = "orphan"
 
 _STRING: Final = {"type": "string"}
 _STRINGS: Final = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -75,7 +78,7 @@ SCHEMA: Final[dict[str, Any]] = {
     },
 }
 
-# Set by the server alone: whatever a client sends here, an update keeps the stored value.
+# Only the server sets these: an update keeps the stored value.
 SERVER_MANAGED: Final = (
     "uid",
     "creationTimestamp",
@@ -159,7 +162,7 @@ def _short_text_findings(text: str, pattern: str, words: str) -> Iterator[str]:
 
 
 def path_segment_findings(text: str) -> Iterator[str]:
-    """Names of RBAC objects may be anything that can stand in a path."""
+    """Find what keeps a text from being a segment of a path; names of RBAC objects may be any such segment."""
     if text in {".", ".."}:
         yield f"may not be '{text}'"
     for part in ("/", "%"):
@@ -168,7 +171,7 @@ def path_segment_findings(text: str) -> Iterator[str]:
 
 
 def qualified_findings(text: str) -> Iterator[str]:
-    """What keeps a text from being a label key (a name with an optional DNS prefix)."""
+    """Find what keeps a text from being a label key (a name with an optional DNS prefix)."""
     prefix, slash, name = text.rpartition("/")
     if slash and not prefix:
         yield "prefix part must be non-empty"

@@ -1,7 +1,7 @@
 """OpenAPI v3 documents, one a group version, made from the registered schemas.
 
 Enough for what `kubectl` does with them: explain, validation and dry-run support, merge keys for apply. Documents are
-made on first use and named by a hash of their content, as the real server does.
+made on first use, and their URLs carry a hash of their content, as in the real server.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from rollouts.sandbox.apiserver import objectmeta
-from rollouts.sandbox.apiserver.discovery import group_versions
+from rollouts.sandbox.apiserver.discovery import KUBERNETES_VERSION, group_versions
 from rollouts.sandbox.apiserver.registry import Kind, Registry
 
 Obj = dict[str, Any]
@@ -21,7 +21,7 @@ _WRITE_OPTIONS = ("dryRun", "fieldManager", "fieldValidation")
 
 
 def document_paths(registry: Registry) -> dict[str, tuple[str, str]]:
-    """The documents there are: path below /openapi/v3 → group and version."""
+    """Return the served documents: path below /openapi/v3 → group and version."""
     return {
         (f"apis/{group}/{version}" if group else f"api/{version}"): (group, version)
         for group, versions in group_versions(registry).items()
@@ -30,7 +30,7 @@ def document_paths(registry: Registry) -> dict[str, tuple[str, str]]:
 
 
 def index(registry: Registry) -> Obj:
-    """The list of documents with their hashes."""
+    """Return the list of documents with their hashes."""
     paths = {}
     for path, (group, version) in document_paths(registry).items():
         digest = hashlib.sha256(document(registry, group, version)).hexdigest().upper()
@@ -40,7 +40,7 @@ def index(registry: Registry) -> Obj:
 
 @lru_cache(maxsize=64)
 def document(registry: Registry, group: str, version: str) -> bytes:
-    """One group version's document, serialised."""
+    """Return one group version's document, serialised."""
     kinds = [kind for kind in registry if kind.group == group and kind.version == version]
     schemas: Obj = {_META: objectmeta.SCHEMA}
     paths: Obj = {}
@@ -50,7 +50,7 @@ def document(registry: Registry, group: str, version: str) -> bytes:
     return orjson.dumps(
         {
             "openapi": "3.0.0",
-            "info": {"title": "Kubernetes", "version": "v1.36.3"},
+            "info": {"title": "Kubernetes", "version": KUBERNETES_VERSION},
             "paths": paths,
             "components": {"schemas": schemas},
         }
@@ -58,7 +58,7 @@ def document(registry: Registry, group: str, version: str) -> bytes:
 
 
 def _schema_name(kind: Kind) -> str:
-    """As in io.grove.v1alpha1.PodCliqueSet: the group's parts turned round."""
+    """Return a name such as io.grove.v1alpha1.PodCliqueSet: the group's parts in reverse."""
     group = ".".join(reversed(kind.group.split("."))) if kind.group else "io.k8s.api.core"
     return f"{group}.{kind.version}.{kind.kind}"
 

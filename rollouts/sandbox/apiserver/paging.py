@@ -1,8 +1,8 @@
-"""Lists in pages that belong together.
+"""Lists in pages that show one snapshot.
 
-All pages of a list show the objects as they were at its first page, whatever is written meanwhile. A page's token
-names the revision of that moment and the last key given; the moment itself is kept here as a list of references to the
-stored versions, for the most recent lists only. A token whose moment is gone gets a 410, as from a real server.
+All pages of a list show the objects as they were at its first page, whatever is written meanwhile. A continue token
+names the revision of the snapshot and the last key of the page; the snapshots of the most recent lists are kept here as
+references to the stored versions. A token whose snapshot is gone gets a 410, as from a real server.
 """
 
 import base64
@@ -36,14 +36,14 @@ class Page:
 
 
 class Paging:
-    """The lists that are being read in pages."""
+    """The snapshots of lists that clients read in pages."""
 
     def __init__(self, store: Storage) -> None:
         self._store = store
         self._snapshots: OrderedDict[tuple[str, str | None, str, int], Sequence[StoredObject]] = OrderedDict()
 
     def page(self, kind: Kind, namespace: str | None, selection: tuple[str, Predicate], limit: int, token: str) -> Page:
-        """The next page; `selection` is the selectors' text, which names the list, and their predicate."""
+        """Return the next page; `selection` is the selectors' text, which identifies the list, and their predicate."""
         text, matches = selection
         if token:
             revision, start = parse_continue_token(token)
@@ -82,7 +82,7 @@ def make_continue_token(revision: int, start: str) -> str:
 
 
 def parse_continue_token(token: str) -> tuple[int, str]:
-    """The revision and last key of a token; refused when it is none of ours."""
+    """Return the revision and last key of a token; reject a token that the sandbox did not make."""
     try:
         value = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
         return int(value["rv"]), str(value["start"])

@@ -27,7 +27,7 @@ class PatchType(StrEnum):
 
 
 def merge_patch(target: Any, patch: Any) -> Any:
-    """RFC 7396: objects merge, null removes, everything else replaces."""
+    """Apply RFC 7396: objects merge, null removes, everything else replaces."""
     if not isinstance(patch, dict):
         return patch
     result = dict(target) if isinstance(target, dict) else {}
@@ -40,7 +40,7 @@ def merge_patch(target: Any, patch: Any) -> Any:
 
 
 def json_patch(target: Obj, operations: Any) -> Obj:
-    """RFC 6902, refused as a whole when one operation does not apply."""
+    """Apply RFC 6902; reject the whole patch when one operation does not apply."""
     if not isinstance(operations, list):
         shape = "object" if isinstance(operations, dict) else "string"
         wanted = "Go value of type []handlers.jsonPatchOp"
@@ -60,9 +60,9 @@ def json_patch(target: Obj, operations: Any) -> Obj:
 
 
 def _adapt_operation(target: Obj, operation: Any) -> Any:
-    """An operation as the real server reads it; None when it has nothing to do.
+    """Return an operation as the real server reads it; None when it has no effect.
 
-    There, a member that is absent can be replaced if its parent is there, and a test for null holds where nothing is.
+    There, an absent member can be replaced if its parent exists, and a test for null passes on an absent member.
     """
     if not isinstance(operation, dict) or operation.get("op") not in {"replace", "test"}:
         return operation

@@ -1,4 +1,4 @@
-"""URL path → what it addresses. The first step of `asgi`, before any body is read."""
+"""URL path → the resource it addresses. The first step of `asgi`, before it reads a body."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ _GROUP_VERSION = 3  # the parts of /apis/<group>/<version>
 
 
 class NotServedError(Exception):
-    """Nothing at all is served at a path; a real server answers with a bare page, not with a Status."""
+    """Nothing is served at a path; a real server answers with plain text, not with a Status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +53,6 @@ def _parse_resource(registry: Registry, group: str, version: str, rest: list[str
 
 
 def _make_not_served_error(registry: Registry, group: str, version: str) -> Exception:
-    """Below a built-in group a Status, elsewhere a bare page, as the real server's two halves answer."""
+    """Return a Status error below a built-in group, plain text elsewhere, as the real server answers."""
     builtin = any(kind.builtin and kind.group == group and kind.version == version for kind in registry)
     return resource_not_served() if builtin else NotServedError()

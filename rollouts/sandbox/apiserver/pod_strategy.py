@@ -6,20 +6,23 @@ Pure functions on pods, called by `strategies` and `verbs`.
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from rollouts.engine.model.observed import TERMINAL_PHASES
+from rollouts.engine.scheduling.constraints import NOT_READY_KEY, UNREACHABLE_KEY
 from rollouts.engine.scheduling.resources import quantity_to_decimal
 from rollouts.sandbox.apiserver import objectmeta
 from rollouts.sandbox.apiserver.errors import StatusCause
 from rollouts.sandbox.apiserver.formats import render_json
+from rollouts.sandbox.conditions import make_condition, merge_conditions
 
 Obj = dict[str, Any]
 
-# A pod stays five minutes on a node that stopped answering, unless it says otherwise.
+# A pod stays five minutes on a node that stopped answering, unless its own tolerations set another time.
 _DEFAULT_TOLERATION_SECONDS = 300
 _GATED_MESSAGE = "Scheduling is blocked due to non-empty scheduling gates"
 
 
 def containers_of(spec: Obj) -> Iterator[tuple[str, Obj]]:
-    """All containers of a pod with their field paths."""
+    """Yield all containers of a pod with their field paths."""
     for group in ("initContainers", "containers"):
         for index, container in enumerate(spec.get(group) or ()):
             if isinstance(container, dict):
@@ -41,7 +44,7 @@ def set_defaults(pod: Obj) -> None:
 
 
 def set_status_defaults(status: Obj) -> None:
-    """A pod's address is the first of its addresses."""
+    """Set podIPs from podIP: a pod's address is the first of its addresses."""
     if status.get("podIP") and not status.get("podIPs"):
         status["podIPs"] = [{"ip": status["podIP"]}]
 
@@ -63,21 +66,13 @@ def prepare_for_create(pod: Obj, now: str) -> None:
         return
     status: Obj = {"phase": "Pending", "qosClass": compute_qos_class(spec)}
     if spec.get("schedulingGates"):
-        status["conditions"] = [
-            {
-                "type": "PodScheduled",
-                "status": "False",
-                "lastProbeTime": None,
-                "lastTransitionTime": now,
-                "reason": "SchedulingGated",
-                "message": _GATED_MESSAGE,
-            }
-        ]
+        gated = make_condition("PodScheduled", holds=False, reason="SchedulingGated", message=_GATED_MESSAGE)
+        status["conditions"] = merge_conditions((), [{**gated, "lastProbeTime": None}], now)
     pod["status"] = status
 
 
 def assign_priority(pod: Obj, classes: Iterable[Obj]) -> str | None:
-    """Give a new pod the priority of its class; the reason when there is none of that name, or it names another."""
+    """Give a new pod the priority of its class; return the error if there is no such class or it has another."""
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return None
@@ -101,12 +96,12 @@ def assign_priority(pod: Obj, classes: Iterable[Obj]) -> str | None:
 
 
 def add_default_tolerations(pod: Obj) -> None:
-    """Let a pod stay a while on a node that stops answering, unless it says how long itself."""
+    """Let a pod stay five minutes on a node that stops answering, unless its own tolerations say how long."""
     spec = pod.get("spec")
     if not isinstance(spec, dict):
         return
     tolerations = [one for one in spec.get("tolerations") or () if isinstance(one, dict)]
-    for key in ("node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"):
+    for key in (NOT_READY_KEY, UNREACHABLE_KEY):
         if not any(_tolerates(one, key) for one in tolerations):
             tolerations.append(
                 {
@@ -126,7 +121,7 @@ def _tolerates(toleration: Obj, key: str) -> bool:
 
 
 def compute_qos_class(spec: Obj) -> str:
-    """Guaranteed, Burstable or BestEffort, from the containers' cpu and memory."""
+    """Compute Guaranteed, Burstable or BestEffort from the containers' cpu and memory."""
     asked, fixed = False, True
     for _, container in containers_of(spec):
         resources = container.get("resources")
@@ -140,25 +135,25 @@ def compute_qos_class(spec: Obj) -> str:
     return "Guaranteed" if fixed else "Burstable"
 
 
-# --- leaving and binding -------------------------------------------------------------------------------------------
+# --- deletion and binding -------------------------------------------------------------------------------------------
 
 
 def compute_grace_period(pod: Obj, asked: int | None) -> int:
-    """How many seconds a pod may take to leave; 0 removes it at once.
+    """Return how many seconds a pod may take to terminate; 0 removes it at once.
 
-    A pod that never got a node, or has finished, has nothing to wind down.
+    A pod that never got a node, or has ended, has no containers to stop.
     """
     spec = _spec(pod)
     if asked is None:
         asked = spec.get("terminationGracePeriodSeconds", 30)
     phase = pod.get("status", {}).get("phase")
-    if not spec.get("nodeName") or phase in {"Failed", "Succeeded"}:
+    if not spec.get("nodeName") or phase in TERMINAL_PHASES:
         return 0
     return 1 if asked < 0 else int(asked)
 
 
 def find_bind_conflict(pod: Obj) -> str | None:
-    """Why a pod cannot be given a node now; None when it can."""
+    """Return why a pod cannot be bound to a node now; None when it can."""
     name, spec = pod["metadata"]["name"], pod["spec"]
     if "deletionTimestamp" in pod["metadata"]:
         return f"pod {name} is being deleted, cannot be assigned to a host"
@@ -170,15 +165,15 @@ def find_bind_conflict(pod: Obj) -> str | None:
 
 
 def with_node(pod: Obj, node: str, now: str) -> Obj:
-    """The pod on that node, with its PodScheduled condition."""
+    """Return the pod bound to that node, with its PodScheduled condition."""
     status = pod.get("status") or {}
-    scheduled = {"type": "PodScheduled", "status": "True", "lastProbeTime": None, "lastTransitionTime": now}
-    conditions = [one for one in status.get("conditions") or () if one["type"] != "PodScheduled"]
+    scheduled = {**make_condition("PodScheduled", holds=True), "lastProbeTime": None}
+    conditions = merge_conditions(status.get("conditions"), [scheduled], now)
     return {
         **pod,
         "metadata": {**pod["metadata"]},
         "spec": {**pod["spec"], "nodeName": node},
-        "status": {**status, "conditions": [*conditions, scheduled]},
+        "status": {**status, "conditions": conditions},
     }
 
 
@@ -186,7 +181,7 @@ def with_node(pod: Obj, node: str, now: str) -> Obj:
 
 
 def findings(pod: Obj, old: Obj | None) -> Iterator[StatusCause]:
-    """Find what the server refuses in a pod beyond its schema."""
+    """Find what the server rejects in a pod beyond its schema."""
     spec = _spec(pod)
     if old is not None:
         if spec != old["spec"]:
@@ -258,7 +253,7 @@ def _update_findings(spec: Obj, old: Obj) -> Iterator[StatusCause]:
 
 
 def _immutable_part(spec: Obj, *, gated: bool) -> Obj:
-    """A pod's spec without what an update may change."""
+    """Return a pod's spec without what an update may change."""
     loose = {"activeDeadlineSeconds", "tolerations", "schedulingGates", "ephemeralContainers"}
     loose.update(_MUTABLE_WHILE_GATED if gated else ())
     fixed = {key: value for key, value in spec.items() if key not in loose}

@@ -1,4 +1,4 @@
-"""The columns of the built-in kinds, as people know them from `kubectl get`.
+"""The columns of the built-in kinds in `kubectl get`.
 
 A table from plural to columns, each with the function that reads its cell; `tables` adds the custom kinds'
 columns, which come from their definitions. `kubectl` shows columns of priority 1 only with `-o wide`.
@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from rollouts.sandbox.apiserver.ages import parse_time, render_age, render_duration
+from rollouts.sandbox.apiserver.ages import render_age, render_duration
+from rollouts.sandbox.times import parse_time
 
 Obj = dict[str, Any]
 CellReader = Callable[[Obj, datetime], Any]
@@ -60,7 +61,7 @@ def _pod_ready(pod: Obj, _now: datetime) -> str:
 
 
 def pod_status(pod: Obj) -> str:
-    """The one word for a pod's state that `kubectl get pods` shows."""
+    """Return the status of a pod in `kubectl get pods`."""
     status = pod.get("status", {})
     word = _initializing_reason(status) or _container_reason(status) or status.get("reason") or status.get("phase", "")
     if "deletionTimestamp" in pod["metadata"]:
@@ -69,7 +70,7 @@ def pod_status(pod: Obj) -> str:
 
 
 def _initializing_reason(status: Obj) -> str:
-    """What keeps a pod from starting its containers: a gate, or an init container."""
+    """Return what keeps a pod from starting its containers: a gate, or an init container."""
     for condition in status.get("conditions") or ():
         if condition.get("type") == "PodScheduled" and condition.get("reason") == "SchedulingGated":
             return "SchedulingGated"

@@ -1,16 +1,16 @@
-"""Reads the protobuf form of the few objects that `kubectl create <kind> <name>` sends in it.
+"""Reads the few objects that `kubectl create <kind> <name>` sends as protobuf.
 
 `kubectl` writes manifests as JSON, but its imperative commands (create namespace, configmap, secret, role, ...) speak
-protobuf to any server. `requests` hands such bodies here and gets the JSON form. Answers always go out as JSON, which
+protobuf to any server. `requests` passes such bodies here and gets their JSON form. Responses are always JSON, which
 every client accepts. A message is described by a table from field number to name and type; fields not in the table are
-skipped, as protobuf demands.
+skipped, as protobuf requires.
 """
 
 import base64
 from collections.abc import Callable, Iterator
-from datetime import UTC, datetime
 from typing import Any, Final
 
+from rollouts.engine.model.times import render_time
 from rollouts.sandbox.apiserver.errors import bad_request
 
 Obj = dict[str, Any]
@@ -129,7 +129,7 @@ _ENVELOPE: Fields = {1: ("type", {1: ("apiVersion", TEXT), 2: ("kind", TEXT)}), 
 
 
 def parse_protobuf(body: bytes) -> Obj:
-    """The JSON form of a body; refused when it is damaged or of a kind that only comes as JSON."""
+    """Return the JSON form of a body; reject one that is damaged or of a kind that clients send only as JSON."""
     if not body.startswith(_MAGIC):
         raise bad_request("the provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]")
     try:
@@ -158,7 +158,7 @@ def _parse_message(data: bytes, fields: Fields) -> Obj:
             result.setdefault(name, {})[entry.get("key", "")] = entry.get("value", "")
         else:
             result[name] = _parse_value(value, kind)
-    # What is empty was not set: protobuf writes zero values of plain fields.
+    # Empty means not set: protobuf writes zero values of plain fields.
     return {name: value for name, value in result.items() if value not in ("", {}, [], None)}
 
 
@@ -170,7 +170,7 @@ def _parse_value(value: Any, kind: Any) -> Any:
 
 def _parse_timestamp(value: bytes) -> str | None:
     seconds = _parse_message(value, {1: ("seconds", NUMBER)}).get("seconds")
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ") if seconds else None
+    return render_time(seconds) if seconds else None
 
 
 def _parse_int_or_string(value: bytes) -> int | str:
@@ -194,7 +194,7 @@ _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 
 
 def _read_fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """A message's fields: numbers for varints, bytes for everything else."""
+    """Yield a message's fields: numbers for varints, bytes for everything else."""
     at = 0
     while at < len(data):
         tag, at = _read_varint(data, at)

@@ -1,8 +1,8 @@
 """The kinds the sandbox serves, read from CustomResourceDefinition manifests.
 
 Built-in kinds (`builtin/*.yaml`) and custom ones (`deploy/crds/*.yaml`) come in the same form through the same loader,
-so there is no second list of resources anywhere: paths, discovery, OpenAPI, columns and schemas all derive from the
-`Kind` values made here. What follows reads kinds and never changes them.
+so there is no second list of resources: paths, discovery, OpenAPI, columns and schemas all derive from the `Kind`
+values made here. The other modules read kinds and never change them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -25,7 +25,7 @@ AdmissionValidator = Callable[[dict[str, Any], dict[str, Any] | None], list[Stat
 AdmissionWarner = Callable[[dict[str, Any], dict[str, Any] | None], list[str]]
 """What is odd about an object that was accepted, given how it was before."""
 
-# Kinds whose real counterpart counts generations although they are built in; custom kinds all do.
+# Built-in kinds that count generations; custom kinds all do.
 _BUILTINS_WITH_GENERATION = frozenset(("pods", "poddisruptionbudgets", "priorityclasses"))
 
 
@@ -86,11 +86,11 @@ class Kind:
         return not self.builtin or self.plural in _BUILTINS_WITH_GENERATION
 
     def qualified_resource(self, name: str = "") -> QualifiedResource:
-        """What most errors name: the plural."""
+        """Return the resource by its plural, as most errors name it."""
         return QualifiedResource(self.group, self.plural, name)
 
     def qualified_kind(self, name: str) -> QualifiedResource:
-        """What validation errors name: the kind."""
+        """Return the resource by its kind, as validation errors name it."""
         return QualifiedResource(self.group, self.kind, name)
 
 
@@ -109,7 +109,7 @@ class Registry:
         validators: Mapping[str, AdmissionValidator] = MappingProxyType({}),
         warners: Mapping[str, AdmissionWarner] = MappingProxyType({}),
     ) -> "Registry":
-        """Read the built-in kinds and every manifest of the given directories; reviews and advice go by `Kind.key`."""
+        """Read the built-in kinds and every manifest of the directories; validators and warners go by `Kind.key`."""
         kinds = [parse_kind(manifest, builtin=True) for manifest in read_manifests(BUILTIN)]
         for directory in directories:
             kinds += [parse_kind(manifest, builtin=False) for manifest in read_manifests(directory)]
@@ -119,16 +119,16 @@ class Registry:
         )
 
     def kind(self, plural: str, group: str = "") -> Kind:
-        """The kind of that plural; KeyError when nothing of the sort is registered."""
+        """Return the kind of that plural; raise KeyError when it is not registered."""
         return self._kinds[group, plural]
 
     def find(self, group: str, version: str, plural: str) -> Kind | None:
-        """The kind served at a path, None when there is none."""
+        """Return the kind served at a path, None when there is none."""
         kind = self._kinds.get((group, plural))
         return kind if kind is not None and kind.version == version else None
 
     def by_kind(self, group: str, name: str) -> Kind | None:
-        """The kind by its own name, as in an owner reference."""
+        """Return the kind by its own name, as in an owner reference."""
         return next((kind for kind in self if kind.kind == name and kind.group == group), None)
 
     def __iter__(self) -> Iterator[Kind]:
@@ -136,7 +136,7 @@ class Registry:
 
 
 def read_manifests(directory: Path) -> Iterator[dict[str, Any]]:
-    """The CustomResourceDefinitions of a directory's YAML files, in the order of their names."""
+    """Yield the CustomResourceDefinitions of a directory's YAML files, in the order of their names."""
     for path in sorted(directory.glob("*.yaml")):
         for document in yaml.load_all(path.read_text(), Loader=yaml.CSafeLoader):
             if document and document.get("kind") == "CustomResourceDefinition":
@@ -170,7 +170,7 @@ def parse_kind(manifest: dict[str, Any], *, builtin: bool = False) -> Kind:
 
 
 def _with_object_members(source: dict[str, Any]) -> dict[str, Any]:
-    """The schema with the parts every object has: apiVersion, kind and the standard metadata."""
+    """Return the schema with the parts every object has: apiVersion, kind and the standard metadata."""
     properties = dict(source.get("properties") or {})
     properties["apiVersion"] = {"type": "string"}
     properties["kind"] = {"type": "string"}

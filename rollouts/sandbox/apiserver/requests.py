@@ -1,7 +1,7 @@
-"""A request as a value, its parameters read with the API's own rules, its body decoded.
+"""A request as a value: its parameters read by the rules of the API, its body decoded.
 
-The step between `asgi`, which receives bytes, and `handlers`, which calls the verbs. Everything that can be wrong with
-a request's form is refused here, in the words of a real server.
+`asgi` receives the bytes, `handlers` then calls the verbs. A malformed request is rejected here, in the words of a real
+server.
 """
 
 import json
@@ -47,7 +47,7 @@ class Request:
         return values[0] if values else ""
 
     def flag(self, name: str) -> bool:
-        """A switch: anything but nothing, 0 and false turns it on."""
+        """Return a boolean parameter: false if it is absent, empty, 0 or false."""
         return self.text(name).lower() not in {"", "0", "false"}
 
     def number(self, name: str) -> int | None:
@@ -70,7 +70,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
-    """How a write is to be carried out."""
+    """The options of a write."""
 
     dry_run: bool
     manager: str
@@ -79,7 +79,7 @@ class WriteOptions:
 
 
 def parse_write_options(request: Request, options: str, *, apply: bool = False) -> WriteOptions:
-    """Read and check the options of a create, update or patch; `options` names them in refusals."""
+    """Read and check the options of a create, update or patch; `options` is their name in errors."""
     causes = []
     dry_run = list(request.query.get("dryRun", ()))
     if dry_run not in ([], ["All"], [""]):
@@ -112,7 +112,7 @@ def parse_write_options(request: Request, options: str, *, apply: bool = False) 
 
 @dataclass(frozen=True, slots=True)
 class DeleteOptions:
-    """How a delete is to be carried out, and on what condition."""
+    """The options and preconditions of a delete."""
 
     grace_seconds: int | None
     propagation: str | None
@@ -125,7 +125,7 @@ _POLICIES = ("Foreground", "Background", "Orphan")
 
 
 def parse_delete_options(request: Request) -> DeleteOptions:
-    """Read a delete's options from its body, or from the parameters when there is none."""
+    """Read the options of a delete from its body, or from the parameters when there is no body."""
     given: Obj = {}
     if request.body.strip():
         given = _read_options_body(request)
@@ -187,7 +187,7 @@ def _invalid_delete_options(cause: StatusCause) -> ApiError:
 
 
 class _JsonLoader(yaml.CSafeLoader):
-    """YAML read as JSON would be: timestamps stay text."""
+    """Reads YAML like JSON: timestamps stay text."""
 
 
 _JsonLoader.yaml_implicit_resolvers = {
@@ -197,7 +197,7 @@ _JsonLoader.yaml_implicit_resolvers = {
 
 
 def check_media_type(request: Request) -> None:
-    """Refuse bodies of other kinds, which includes everything that a web page's form or beacon could send."""
+    """Reject other media types, among them all that a web page's form or beacon can send."""
     if request.media_type not in {"application/json", "application/yaml", protobuf.MEDIA}:
         raise unsupported_media_type(
             f"the body of the request was in an unknown format - accepted media types include: {_MEDIA_TYPES}"
@@ -205,7 +205,7 @@ def check_media_type(request: Request) -> None:
 
 
 def decode_body(request: Request, kind: str) -> Any:
-    """The body as a JSON value; `kind` is what it should be."""
+    """Return the body as a JSON value; `kind` is the expected one."""
     if request.media_type == "application/yaml":
         return parse_yaml(request.body)
     if request.media_type == protobuf.MEDIA:
@@ -227,7 +227,7 @@ _TYPE_META = 'struct { APIVersion string "json:\\"apiVersion,omitempty\\""; Kind
 
 
 def require_kind(kind: Kind, request: Request, value: Obj) -> None:
-    """A custom object must say what it is; for a built-in kind the path is enough."""
+    """Reject a custom object without apiVersion and kind; for a built-in kind the path is enough."""
     for member in ("apiVersion", "kind"):
         if not kind.builtin and not value.get(member):
             said = "Kind" if not value.get("kind") else "apiVersion"
@@ -236,7 +236,7 @@ def require_kind(kind: Kind, request: Request, value: Obj) -> None:
 
 
 def parse_yaml(body: bytes) -> Any:
-    """YAML as a JSON value."""
+    """Return YAML as a JSON value."""
     try:
         return orjson.loads(orjson.dumps(yaml.load(body, Loader=_JsonLoader), option=orjson.OPT_NON_STR_KEYS))  # noqa: S506 derived from the safe loader
     except yaml.YAMLError as error:
@@ -249,7 +249,7 @@ def parse_yaml(body: bytes) -> Any:
 
 
 def decode_patch(body: bytes) -> Any:
-    """A patch of any shape, no deeper than an object can be."""
+    """Return a patch of any shape; reject one nested deeper than an object may be."""
     try:
         value = orjson.loads(body)
         orjson.dumps(value)
@@ -282,7 +282,7 @@ _GO_PARSE_ERRORS = (
 
 
 def _go_error(body: bytes, error: ValueError) -> str:
-    """A parse error in the words of the real server's parser."""
+    """Return a parse error in the words of the real server's parser."""
     text = body.decode(errors="replace")
     try:
         json.loads(text)
@@ -317,7 +317,7 @@ def _record_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def find_duplicate_fields(body: bytes) -> list[str]:
-    """The paths of fields that a JSON body gives more than once; the last one counts."""
+    """Return the paths of fields that a JSON body has more than once; the last value wins."""
     try:
         value = json.loads(body, object_pairs_hook=_record_duplicates)
     except (ValueError, RecursionError):

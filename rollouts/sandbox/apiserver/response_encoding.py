@@ -1,7 +1,7 @@
-"""The form in which objects go out: as they are, as rows of a Table, or as metadata alone.
+"""The form in which objects are sent: in full, as rows of a Table, or as metadata alone.
 
 `negotiate_form` reads the Accept header; `ResponseEncoder` renders single objects, lists and watch events in that form.
-The plain form never serialises anything: it joins the bytes the store keeps.
+The full form serialises nothing: it joins the stored bytes.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,7 +29,7 @@ class OutputForm(Enum):
 
 
 def negotiate_form(accept: str) -> OutputForm:
-    """The first form in an Accept header that is served; 406 when none is."""
+    """Return the first served form in an Accept header; raise 406 when there is none."""
     for item in accept.split(",") if accept else ["*/*"]:
         media, *parts = (part.strip() for part in item.split(";"))
         if media not in {"application/json", "application/*", "*/*"}:
@@ -57,7 +57,7 @@ class ResponseEncoder:
         self._definitions: list[Obj] | None = tables.column_definitions(kind) if form is OutputForm.TABLE else None
 
     def encode_object(self, obj: Obj, body: bytes | None = None) -> bytes:
-        """A single object."""
+        """Return a single object."""
         if self._form is OutputForm.TABLE:
             return orjson.dumps(self._render_table([obj], _list_metadata(obj["metadata"]["resourceVersion"])))
         if self._form is OutputForm.METADATA:
@@ -65,7 +65,7 @@ class ResponseEncoder:
         return body if body is not None else orjson.dumps(obj)
 
     def encode_list(self, page: Page, *, counted: bool) -> bytes:
-        """A list, or a page of one; `counted` adds how many objects remain."""
+        """Return a list, or a page of one; `counted` adds how many objects remain."""
         metadata = _list_metadata(str(page.revision))
         if page.token:
             metadata["continue"] = page.token
@@ -82,7 +82,7 @@ class ResponseEncoder:
         return _join_list(self._kind.list_kind, self._kind.api_version, metadata, bodies)
 
     def _encode_item(self, stored: StoredObject) -> bytes:
-        """An object in a list: a built-in kind does not repeat there what it is."""
+        """Return an object in a list; a built-in kind leaves out apiVersion and kind there."""
         if not self._kind.builtin:
             return stored.body
         if stored.body.startswith(self._type):
@@ -90,7 +90,7 @@ class ResponseEncoder:
         return orjson.dumps({key: value for key, value in stored.obj.items() if key not in {"apiVersion", "kind"}})
 
     def encode_event(self, change_type: str, obj: Obj, body: bytes) -> bytes:
-        """One line of a watch; in a Table only the first line names the columns."""
+        """Return one line of a watch; in a Table only the first line has the columns."""
         if change_type == "BOOKMARK" or self._form is OutputForm.PLAIN:
             shown = body
         elif self._form is OutputForm.METADATA:
@@ -116,5 +116,5 @@ def _join_list(kind: str, api_version: str, metadata: Obj, bodies: Sequence[byte
 
 
 def stored_bytes(stored: StoredObject | None, obj: Obj) -> bytes | None:
-    """The bytes the store keeps of exactly this object, if it does."""
+    """Return the stored bytes of exactly this object, None if it is not the stored version."""
     return stored.body if stored is not None and stored.obj is obj else None

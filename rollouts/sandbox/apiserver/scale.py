@@ -12,7 +12,7 @@ _SHARED_METADATA = ("name", "namespace", "uid", "resourceVersion", "creationTime
 
 
 def to_scale(paths: ScalePaths, obj: Obj) -> Obj:
-    """The Scale of an object."""
+    """Return the Scale of an object."""
     status: Obj = {"replicas": get_nested_field(obj, paths.status_replicas) or 0}
     selector = get_nested_field(obj, paths.selector) if paths.selector else None
     if selector:
@@ -29,7 +29,7 @@ def to_scale(paths: ScalePaths, obj: Obj) -> Obj:
 
 
 def find_scale_problem(scale: Any) -> str | None:
-    """What keeps a body from being a Scale."""
+    """Return why a body is no Scale, None if it is one."""
     if not isinstance(scale, dict):
         return "json: cannot unmarshal into Go value of type v1.Scale"
     replicas = get_nested_field(scale, ("spec", "replicas"))
@@ -40,7 +40,7 @@ def find_scale_problem(scale: Any) -> str | None:
 
 
 def from_scale(paths: ScalePaths, obj: Obj, scale: Obj) -> Obj:
-    """The object with the replicas, and the preconditions, of a Scale."""
+    """Return the object with the replicas, and the preconditions, of a Scale."""
     sent = scale.get("metadata") or {}
     metadata = {**obj["metadata"]}
     for key in ("uid", "resourceVersion"):
@@ -50,6 +50,6 @@ def from_scale(paths: ScalePaths, obj: Obj, scale: Obj) -> Obj:
 
 
 def _with_value(obj: Obj, path: tuple[str, ...], value: Any) -> Obj:
-    """A copy with one value at a path set."""
+    """Return a copy with one value at a path set."""
     name, rest = path[0], path[1:]
     return {**obj, name: _with_value(obj.get(name) or {}, rest, value) if rest else value}

@@ -6,7 +6,7 @@ read the list and map types. The compiled form is a tree of `Schema` values, so 
 object.
 
 `prune` and `default` change the object they are given: it must be the caller's own copy. `validate` changes nothing,
-and it skips whatever equals the stored object, as the real server does (an old object that a tightened schema would
+and it skips what equals the stored object, as the real server does (an old object that a tightened schema would
 refuse can still be updated elsewhere), which also makes status updates cheap.
 """
 
@@ -75,11 +75,11 @@ class Schema:
     has_rules: bool = False  # here or anywhere below
     quantity: bool = False  # an amount such as 500m or 4Gi
     has_quantities: bool = False  # here or anywhere below
-    plain: PyType | None = None  # values of exactly this Python type need no further look
+    plain: PyType | None = None  # values of exactly this Python type need no further check
     source: Json = None  # the schema as written, for OpenAPI
 
     def child(self, key: str) -> Schema | None:
-        """The schema of an object's member, None where the schema says nothing about it."""
+        """Return the schema of an object's member, None where the schema does not have it."""
         if self.properties is not None and key in self.properties:
             return self.properties[key]
         return self.additional
@@ -136,7 +136,7 @@ _ANNOTATION_KEYWORDS = frozenset(
 
 
 def _plain_type(source: dict[str, Any]) -> PyType | None:
-    """The Python type of a scalar about which the schema says nothing but its type."""
+    """Return the Python type of a scalar whose schema has only a type."""
     return _PLAIN_TYPES.get(source.get("type", "")) if _ANNOTATION_KEYWORDS.issuperset(source) else None
 
 
@@ -157,7 +157,7 @@ def _parse_rule(source: dict[str, Any]) -> Rule:
 def prune(schema: Schema, value: Json) -> list[str]:
     """Remove what the schema does not know from a private copy; return the paths removed.
 
-    An explicit null where the schema takes none is the same as leaving the field out, and is removed silently.
+    An explicit null where the schema takes none means an absent field, and is removed silently.
     """
     unknown: list[str] = []
     _prune(schema, value, "", unknown)
@@ -179,7 +179,7 @@ def _prune(schema: Schema, value: Json, path: str, unknown: list[str]) -> None:
 
 def _prune_object(schema: Schema, value: Json, path: str, unknown: list[str]) -> None:
     if schema.type not in {"object", ""}:
-        return  # a type mismatch, for validate to tell
+        return  # a type mismatch, which validate reports
     for key in list(value):
         member = value[key]
         known = schema.child(key)
@@ -196,7 +196,7 @@ def _prune_object(schema: Schema, value: Json, path: str, unknown: list[str]) ->
 
 
 def normalize(schema: Schema, value: Json) -> Json:
-    """Bring quantities into their canonical form, in place; returns the value for the case it is one itself."""
+    """Bring quantities into their canonical form, in place; return the value, which may be one itself."""
     if schema.quantity:
         return formats.canonical_quantity(value)
     if not schema.has_quantities:
@@ -212,7 +212,7 @@ def normalize(schema: Schema, value: Json) -> Json:
 
 
 def compact(schema: Schema, value: Json) -> None:
-    """Remove empty maps and lists that need not be there, as a typed server does when it writes an object."""
+    """Remove empty maps and lists that are not required, as a typed server does when it writes an object."""
     if isinstance(value, list):
         if schema.items is not None:
             for item in value:
@@ -262,7 +262,7 @@ def _default_object(schema: Schema, value: dict[str, Any]) -> None:
 
 
 def validate(schema: Schema, value: Json, old: Json = MISSING, path: str = "") -> Iterator[StatusCause]:
-    """Find what breaks the schema; whatever equals `old` has been accepted before and is not looked at again."""
+    """Find what breaks the schema; skip what equals `old`, which was accepted before."""
     if old is not MISSING and value == old:
         return
     mismatch = _type_mismatch(schema, value, path)
@@ -317,7 +317,7 @@ def _validate_list(schema: Schema, value: list[Any], old: Json, path: str) -> It
 
 
 def map_key(schema: Schema, item: Json) -> tuple[Any, ...]:
-    """The identity of an item of a list-map: its key fields' values, defaults filled in."""
+    """Return the identity of an item of a list-map: the values of its key fields, with defaults."""
     if not isinstance(item, dict):
         return (freeze(item),)
     members = (schema.items.properties if schema.items is not None else None) or {}
@@ -330,7 +330,7 @@ def map_key(schema: Schema, item: Json) -> tuple[Any, ...]:
 
 
 def freeze(value: Json) -> Any:
-    """A hashable stand-in for a JSON value that tells 1 from true and from "1"."""
+    """Return a hashable form of a JSON value in which 1, true and "1" differ."""
     if isinstance(value, dict):
         return ("{}", *((key, freeze(value[key])) for key in sorted(value)))
     if isinstance(value, list):
@@ -387,7 +387,7 @@ _TYPES: dict[str, tuple[type, ...]] = {
 
 
 def type_name(value: Json) -> str:
-    """The JSON type of a value, in the schema's words."""
+    """Return the JSON type of a value, in the words of the schema."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,7 +1,7 @@
 """Label and field selectors: text → predicate.
 
 `verbs.list` and `watch` filter with the predicates made here. A selector that cannot be read, or a field that the kind
-does not offer, is refused with the sentence of the real server; nothing is ever silently ignored.
+does not offer, is rejected with the message of the real server; nothing is silently ignored.
 """
 
 import re
@@ -24,7 +24,7 @@ def everything(_obj: Obj) -> bool:
 
 
 def parse_selectors(kind: Kind, labels: str, fields: str) -> Predicate:
-    """One predicate for both selectors of a list or watch request."""
+    """Return one predicate for both selectors of a list or watch request."""
     label_test = parse_label_selector(labels) if labels.strip() else None
     field_test = parse_field_selector(kind, fields) if fields.strip() else None
     if label_test is None:
@@ -53,14 +53,14 @@ def parse_label_selector(text: str) -> LabelTest:
 
 
 class _SyntaxError(Exception):
-    """What is wrong with a selector."""
+    """A selector cannot be parsed; the text says why."""
 
     def __init__(self, problem: str, *, inside: bool = True) -> None:
         super().__init__(f"unable to parse requirement: {problem}" if inside else problem)
 
 
 class _Tokens:
-    """The selector's tokens with one of look-ahead."""
+    """The selector's tokens, with one token of look-ahead."""
 
     def __init__(self, text: str) -> None:
         self._tokens = _TOKEN.findall(text)
@@ -170,7 +170,7 @@ def _values(key: str, tokens: _Tokens) -> frozenset[str]:
 
 
 def match_labels(selector: Obj | None, labels: Labels) -> bool:
-    """Whether a LabelSelector object (matchLabels, matchExpressions) selects these labels; None selects nothing."""
+    """Return whether a LabelSelector (matchLabels, matchExpressions) selects these labels; None selects nothing."""
     if selector is None:
         return False
     if any(labels.get(key) != value for key, value in (selector.get("matchLabels") or {}).items()):
@@ -198,7 +198,7 @@ _INVOLVED_OBJECT_FIELDS = tuple(
     f"involvedObject.{member}"
     for member in ("kind", "namespace", "name", "uid", "apiVersion", "resourceVersion", "fieldPath")
 )
-# What the real server lets select on, beyond name and namespace.
+# The fields that the real server selects by, besides name and namespace.
 _SELECTABLE_FIELDS: dict[str, tuple[str, ...]] = {
     "pods": (
         "spec.nodeName",

@@ -1,8 +1,8 @@
-"""Server-side apply: what an applied configuration makes of the stored object.
+"""Server-side apply: the stored object after a configuration is applied to it.
 
 `verbs.patch` calls `apply_configuration` with the stored object (or none) and treats the result as a create or update.
-A field that another owner holds with another value is a conflict, unless forced; a field that this manager applied
-before and does not name any more goes, unless somebody else owns it.
+A field that another manager owns with another value is a conflict, unless forced; a field that this manager applied
+before and no longer names is removed, unless another manager owns it.
 """
 
 import copy
@@ -42,7 +42,7 @@ Obj = dict[str, Any]
 def apply_configuration(
     kind: Kind, current: Obj | None, configuration: Obj, manager: FieldManager, *, force: bool, now: str
 ) -> Obj:
-    """The stored object with a configuration applied; raises the conflicts with other owners."""
+    """Return the stored object with a configuration applied; raise the conflicts with other managers."""
     problem = _find_type_error(kind.schema, configuration, "")
     if problem is not None:
         raise _not_typed(kind, configuration, problem)
@@ -60,7 +60,7 @@ def apply_configuration(
     kept = applied
     for share in others.values():
         kept = union(kept, share.fields)
-    # Metadata itself always stays, whoever owns what in it.
+    # Metadata itself always stays.
     result: Obj = _remove_unapplied(kind.schema, merged, last_applied, {"f:metadata": {}, **kept})
     return _transfer_ownership(kind, live, result, others, (manager, applied, last_applied), force=force, now=now)
 
@@ -75,7 +75,7 @@ def _transfer_ownership(
     force: bool,
     now: str,
 ) -> Obj:
-    """Settle who owns what now, or refuse over conflicts."""
+    """Compute the owners after the apply; reject conflicts."""
     owner, mine, last = applied
     found = compare(kind.schema, live, result)
     changed = without_reset_fields(kind, found.changed, owner.subresource)
@@ -101,7 +101,7 @@ _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 def _is_client_side_migration(
     kind: Kind, live: Obj, owner: FieldManager, conflicting: dict[FieldManager, FieldSet]
 ) -> bool:
-    """Whether kubectl disputes only what it applied itself, from the client's side, before it came to the server."""
+    """Return whether all conflicts are with kubectl's own earlier client-side apply."""
     text = (live["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
     if owner.manager != _KUBECTL or text is None:
         return False
@@ -143,7 +143,7 @@ def _describe_manager(owner: FieldManager) -> str:
 
 
 def _merge(schema: Schema, live: Any, applied: Any) -> Any:
-    """The live value with an applied one laid over it; granular maps and lists are joined part by part."""
+    """Return the live value merged with the applied one; granular maps and lists merge part by part."""
     if type(live) is not type(applied) or not is_granular(schema, applied):
         return copy.deepcopy(applied)
     if isinstance(applied, dict):
@@ -171,7 +171,7 @@ def _merge_list(schema: Schema, live: list[Any], applied: list[Any]) -> list[Any
 
 
 def _remove_unapplied(schema: Schema, value: Any, last: FieldSet, kept: FieldSet) -> Any:
-    """Take out what was applied before and nobody names now; parts that somebody keeps are looked into."""
+    """Remove what was applied before and has no owner now; descend into parts that still have one."""
     if isinstance(value, dict):
         result = dict(value)
         for name, member in value.items():
@@ -205,7 +205,7 @@ _SCALARS: dict[str, tuple[type, ...]] = {
 
 
 def _find_type_error(schema: Schema, value: Any, path: str) -> str | None:
-    """What keeps a configuration from being compared field by field; an apply is refused over it."""
+    """Return what keeps a configuration from being compared field by field; the apply is then rejected."""
     if value is None:
         return None
     if schema.type == "object":
@@ -224,7 +224,7 @@ def _find_type_error(schema: Schema, value: Any, path: str) -> str | None:
 
 
 def null_findings(schema: Schema, value: Any, path: str = "") -> Iterator[StatusCause]:
-    """Explicit nulls where the schema takes none: an apply keeps them, so they are refused instead of dropped."""
+    """Find explicit nulls where the schema takes none: an apply keeps nulls, so they are rejected, not dropped."""
     if isinstance(value, dict):
         for name, member in value.items():
             child = schema.child(name)

@@ -1,11 +1,11 @@
 """All objects of the sandbox, their one resourceVersion counter, and the log of changes that watches read.
 
-`verbs` is the only writer. An object handed to `put` belongs to the store from then on; an object handed out is shared
+`verbs` is the only writer. An object passed to `put` belongs to the store from then on; a returned object is shared
 and never changed. Each object is serialised once, when it is written: lists, watches and the database share the bytes.
 
 Kept in SQLite: a write is committed before `put` returns, so a process killed at any line loses nothing that was
 acknowledged, and the counter never goes back, not even over a delete. The change log lives in memory and is bounded;
-a reader that fell off its end, or comes from before a restart, is told so (`TooOldResourceVersionError`) and lists
+a reader that is behind its oldest entry, or comes from before a restart, gets a `TooOldResourceVersionError` and lists
 again.
 """
 
@@ -39,7 +39,7 @@ INSERT OR IGNORE INTO counter VALUES (1, 0);
 
 
 class TooOldResourceVersionError(Exception):
-    """The changes asked for are no longer in the log."""
+    """The requested changes are no longer in the log."""
 
     def __init__(self, oldest: int) -> None:
         super().__init__(f"changes before {oldest} are gone")
@@ -57,7 +57,7 @@ class StoredObject:
 
 @dataclass(frozen=True, slots=True)
 class StorageChange:
-    """What a write did, as listeners and watches see it."""
+    """A write, as subscribers and watches see it."""
 
     kind: Kind
     type: ChangeType
@@ -74,7 +74,7 @@ class _KindObjects:
 
     def __init__(self) -> None:
         self.by_namespace: dict[str, dict[str, StoredObject]] = {}
-        self.ordered: dict[str, list[str]] = {}  # sorted names, made on demand, forgotten on add and remove
+        self.ordered: dict[str, list[str]] = {}  # sorted names, computed on demand, dropped on add and remove
         self.changes: list[StorageChange] = []
         self.compacted_revision = 0  # revision of the newest change no longer in the log
 
@@ -98,9 +98,8 @@ class Storage:
         self._database = database
         self._objects_by_kind: dict[str, _KindObjects] = {}
         self._subscribers: list[Callable[[StorageChange], None]] = []
-        self._undelivered: deque[StorageChange] = deque()  # stored, not yet told to the listeners
+        self._undelivered: deque[StorageChange] = deque()  # stored, not yet delivered to the subscribers
         self.revision = 0
-        self.is_new = True  # nothing had ever been stored when this store was opened
         self._load()
 
     @classmethod
@@ -120,53 +119,52 @@ class Storage:
         (self.revision,) = self._database.execute("SELECT revision FROM counter").fetchone()
         rows = self._database.execute("SELECT resource, namespace, name, revision, body FROM objects")
         for resource, namespace, name, revision, body in rows:
-            shelf = self._objects_by_kind.setdefault(resource, _KindObjects())
-            objects = shelf.by_namespace.setdefault(namespace, {})
+            kind_objects = self._objects_by_kind.setdefault(resource, _KindObjects())
+            objects = kind_objects.by_namespace.setdefault(namespace, {})
             objects[name] = StoredObject(orjson.loads(body), body, revision)
             self.revision = max(self.revision, revision)
-        self.is_new = self.revision == 0
         self._opened_at = self.revision
-        for shelf in self._objects_by_kind.values():
-            shelf.compacted_revision = self.revision
+        for kind_objects in self._objects_by_kind.values():
+            kind_objects.compacted_revision = self.revision
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
     def get(self, kind: Kind, namespace: str | None, name: str) -> StoredObject | None:
-        shelf = self._objects_by_kind.get(kind.key)
-        return shelf.by_namespace.get(namespace or "", {}).get(name) if shelf is not None else None
+        kind_objects = self._objects_by_kind.get(kind.key)
+        return kind_objects.by_namespace.get(namespace or "", {}).get(name) if kind_objects is not None else None
 
     def list(self, kind: Kind, namespace: str | None = None) -> Iterator[StoredObject]:
-        """The objects of a kind, in one namespace or all, ordered by namespace and name."""
-        shelf = self._objects_by_kind.get(kind.key)
-        if shelf is None:
+        """Yield the objects of a kind, in one namespace or all, ordered by namespace and name."""
+        kind_objects = self._objects_by_kind.get(kind.key)
+        if kind_objects is None:
             return
-        namespaces = sorted(shelf.by_namespace) if namespace is None else [namespace]
+        namespaces = sorted(kind_objects.by_namespace) if namespace is None else [namespace]
         for one in namespaces:
-            objects = shelf.by_namespace.get(one, {})
-            for name in tuple(shelf.sorted_names(one)):
+            objects = kind_objects.by_namespace.get(one, {})
+            for name in tuple(kind_objects.sorted_names(one)):
                 yield objects[name]
 
     def count(self, kind: Kind) -> int:
-        shelf = self._objects_by_kind.get(kind.key)
-        return sum(map(len, shelf.by_namespace.values())) if shelf is not None else 0
+        kind_objects = self._objects_by_kind.get(kind.key)
+        return sum(map(len, kind_objects.by_namespace.values())) if kind_objects is not None else 0
 
     def changes(self, kind: Kind, since: int) -> Sequence[StorageChange]:
-        """The changes of a kind after a revision, oldest first; TooOldError when some of them are gone."""
-        shelf = self._objects_of(kind)
-        if since < shelf.compacted_revision:
-            raise TooOldResourceVersionError(shelf.compacted_revision + 1)
-        if not shelf.changes or shelf.changes[-1].revision <= since:
+        """Return the changes of a kind after a revision, oldest first; raise if some are no longer in the log."""
+        kind_objects = self._objects_of(kind)
+        if since < kind_objects.compacted_revision:
+            raise TooOldResourceVersionError(kind_objects.compacted_revision + 1)
+        if not kind_objects.changes or kind_objects.changes[-1].revision <= since:
             return []
-        return shelf.changes[bisect_right(shelf.changes, since, key=attrgetter("revision")) :]
+        return kind_objects.changes[bisect_right(kind_objects.changes, since, key=attrgetter("revision")) :]
 
     # --- writing ---------------------------------------------------------------------------------------------------
 
     def put(self, kind: Kind, obj: Obj) -> Obj:
-        """Store a new version of an object under the next revision, and tell the listeners."""
+        """Store a new version of an object under the next revision, and notify the subscribers."""
         metadata = obj["metadata"]
         namespace, name = metadata.get("namespace", ""), metadata["name"]
-        shelf = self._objects_of(kind)
-        objects = shelf.by_namespace.setdefault(namespace, {})
+        kind_objects = self._objects_of(kind)
+        objects = kind_objects.by_namespace.setdefault(namespace, {})
         old = objects.get(name)
         revision = self.revision + 1
         metadata["resourceVersion"] = str(revision)
@@ -177,17 +175,17 @@ class Storage:
         self.revision = revision
         objects[name] = StoredObject(obj, body, revision)
         if old is None:
-            shelf.ordered.pop(namespace, None)
+            kind_objects.ordered.pop(namespace, None)
         change_type: ChangeType = "ADDED" if old is None else "MODIFIED"
-        self._publish(shelf, StorageChange(kind, change_type, obj, old.obj if old else None, revision, body))
+        self._publish(kind_objects, StorageChange(kind, change_type, obj, old.obj if old else None, revision, body))
         return obj
 
     def remove(self, kind: Kind, obj: Obj) -> Obj:
         """Remove an object; its last version carries the revision of the removal."""
         metadata = {**obj["metadata"]}
         namespace, name = metadata.get("namespace", ""), metadata["name"]
-        shelf = self._objects_of(kind)
-        old = shelf.by_namespace[namespace][name]
+        kind_objects = self._objects_of(kind)
+        old = kind_objects.by_namespace[namespace][name]
         revision = self.revision + 1
         metadata["resourceVersion"] = str(revision)
         last = {**obj, "metadata": metadata}
@@ -198,36 +196,36 @@ class Storage:
         self._database.execute("UPDATE counter SET revision = ?", (revision,))
         self._database.execute("COMMIT")
         self.revision = revision
-        del shelf.by_namespace[namespace][name]
-        shelf.ordered.pop(namespace, None)
-        self._publish(shelf, StorageChange(kind, "DELETED", last, old.obj, revision, orjson.dumps(last)))
+        del kind_objects.by_namespace[namespace][name]
+        kind_objects.ordered.pop(namespace, None)
+        self._publish(kind_objects, StorageChange(kind, "DELETED", last, old.obj, revision, orjson.dumps(last)))
         return last
 
     def subscribe(self, callback: Callable[[StorageChange], None]) -> Callable[[], None]:
-        """Call back after each stored write, in order; returns what ends it."""
+        """Call back after each stored write, in order; return the function that unsubscribes."""
         self._subscribers.append(callback)
 
-        def unlisten() -> None:
+        def unsubscribe() -> None:
             if callback in self._subscribers:
                 self._subscribers.remove(callback)
 
-        return unlisten
+        return unsubscribe
 
-    def _publish(self, shelf: _KindObjects, change: StorageChange) -> None:
-        """Tell the listeners, in the order of the writes even when a listener writes itself."""
-        shelf.append_change(change)
+    def _publish(self, kind_objects: _KindObjects, change: StorageChange) -> None:
+        """Notify the subscribers, in the order of the writes even when a subscriber writes."""
+        kind_objects.append_change(change)
         self._undelivered.append(change)
         if len(self._undelivered) > 1:
-            return  # an outer call is at work and will come to this change
+            return  # an outer call is delivering and will reach this change
         while self._undelivered:
             for callback in tuple(self._subscribers):
                 callback(self._undelivered[0])
             self._undelivered.popleft()
 
     def _objects_of(self, kind: Kind) -> _KindObjects:
-        shelf = self._objects_by_kind.get(kind.key)
-        if shelf is None:
-            shelf = self._objects_by_kind[kind.key] = _KindObjects()
+        kind_objects = self._objects_by_kind.get(kind.key)
+        if kind_objects is None:
+            kind_objects = self._objects_by_kind[kind.key] = _KindObjects()
             # Before the first write of this kind in this process: what an earlier process did is not in the log.
-            shelf.compacted_revision = self._opened_at
-        return shelf
+            kind_objects.compacted_revision = self._opened_at
+        return kind_objects

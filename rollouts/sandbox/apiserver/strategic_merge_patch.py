@@ -18,7 +18,7 @@ _DELETE_FROM_LIST = "$deleteFromPrimitiveList/"
 
 
 def strategic_merge(schema: Schema, target: Obj, patch: Obj) -> Obj:
-    """The target with the patch merged in; neither is changed."""
+    """Return the target with the patch merged in; neither is changed."""
     directive = patch.get("$patch")
     if directive == "replace":
         return _without_directives({key: value for key, value in patch.items() if key != "$patch"})  # type: ignore[no-any-return]
@@ -78,7 +78,7 @@ def _merge_list(schema: Schema, current: list[Any], patch: list[Any], order: lis
 
 
 def _make_identity(merge_key: str) -> Identity:
-    """What tells the items of a merging list apart."""
+    """Return the function that identifies the items of a merging list."""
     if not merge_key:
         return freeze
     return lambda item: freeze(item.get(merge_key)) if isinstance(item, dict) else None
@@ -99,7 +99,7 @@ def _merge_item(schema: Schema, items: list[Any], item: Any, key: str) -> None:
 
 
 def _order_items(items: list[Any], wanted: list[Any], before: list[Any], identity: Identity) -> list[Any]:
-    """The patch's items in its order, the others among them where the list had them in front."""
+    """Return the patch's items in its order, each of the others before the item it preceded in the list."""
     named = {identity(item): item for item in items}
     ours = [one for one in wanted if one in named]
     theirs = [identity(item) for item in items if identity(item) not in wanted]
@@ -116,7 +116,7 @@ def _precedes(order: list[Any], first: Any, second: Any) -> bool:
 
 
 def _apply_list_directive(schema: Schema, result: Obj, directive: str, patch: Obj) -> None:
-    """Deletions from lists of plain values, and orders for lists that the patch does not otherwise touch."""
+    """Apply a deletion from a list of plain values, or the order of a list that the patch does not change."""
     prefix, key = directive.split("/", 1)
     current = result.get(key)
     if not isinstance(current, list):
@@ -130,7 +130,7 @@ def _apply_list_directive(schema: Schema, result: Obj, directive: str, patch: Ob
 
 
 def _without_directives(value: Any) -> Any:
-    """A value without directives, as it is stored."""
+    """Return a value without directives, as it is stored."""
     if isinstance(value, dict):
         return {
             key: _without_directives(one) for key, one in value.items() if not key.startswith("$") and one is not None

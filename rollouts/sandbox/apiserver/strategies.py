@@ -1,9 +1,9 @@
 """What the API server does for single built-in kinds beyond their schema.
 
-Five moments: `set_defaults` fills in defaults that depend on other fields (owned by whoever wrote the object),
-`prepare_for_create` gives a new object what the server itself adds and `mutate` what it adds to any write (owned by
-nobody), `keep_allocated_values` keeps what a replacement may leave out, `findings` are the rules that a schema cannot
-express (`builtin_validation`). Pods have a module of their own.
+Five steps of a write: `set_defaults` fills in defaults that depend on other fields (the writer owns them),
+`prepare_for_create` gives a new object what the server itself adds and `mutate` what it adds to any write (without an
+owner), `keep_allocated_values` keeps what a replacement may leave out, `findings` are the rules that a schema cannot
+express (`builtin_validation`). `pod_strategy` has the steps of pods.
 """
 
 import base64
@@ -17,16 +17,16 @@ from rollouts.sandbox.apiserver.registry import Kind
 
 Obj = dict[str, Any]
 
-# Deleting one of these answers with the object; other kinds answer with a Status.
+# The response to a delete of these is the object; of other kinds it is a Status.
 RETURNED_WHEN_DELETED = frozenset(("pods", "services", "serviceaccounts"))
 
-# A replacement of one of these that is not there creates it.
+# An update of one of these that does not exist creates it.
 ALLOW_CREATE_ON_UPDATE = frozenset(("services", "leases", "events"))
 
-# These built-in kinds may only be replaced by who names the version to replace, as custom ones.
+# An update of these built-in kinds must name the resourceVersion, as of custom ones.
 REQUIRES_RESOURCE_VERSION = frozenset(("poddisruptionbudgets", "leases"))
 
-# New objects of these kinds keep the status they are sent with: a kubelet registers its node with one.
+# New objects of these kinds keep the status in the request: a kubelet registers its node with one.
 STATUS_ON_CREATE = frozenset(("nodes",))
 
 
@@ -37,7 +37,7 @@ def set_defaults(kind: Kind, obj: Obj) -> None:
 
 
 def set_status_defaults(kind: Kind, status: Obj) -> None:
-    """Fill in what a status says only in part."""
+    """Fill in members of a status that follow from others."""
     if kind.plural == "pods":
         pod_strategy.set_status_defaults(status)
 
@@ -49,7 +49,7 @@ def prepare_for_create(kind: Kind, obj: Obj, now: str) -> None:
 
 
 def keep_allocated_values(kind: Kind, current: Obj, obj: Obj) -> None:
-    """Keep what a replacement may leave out although it stays: a service's addresses."""
+    """Keep allocated values that a replacement may leave out: a service's addresses."""
     if not kind.builtin or kind.plural != "services" or not isinstance(obj.get("spec"), dict):
         return
     for member in ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy"):
@@ -64,7 +64,7 @@ def mutate(kind: Kind, obj: Obj) -> None:
 
 
 def findings(kind: Kind, obj: Obj, old: Obj | None) -> Iterator[StatusCause]:
-    """Find what the kind's own rules refuse."""
+    """Find what the kind's own rules reject."""
     if old is None or obj["metadata"].get("finalizers") != old["metadata"].get("finalizers"):
         yield from builtin_validation.finalizer_findings(obj)
     rules = pod_strategy.findings if kind.plural == "pods" else builtin_validation.VALIDATORS.get(kind.plural)
@@ -127,7 +127,7 @@ def _prepare_autoscaler(autoscaler: Obj, _now: str) -> None:
 
 
 def _default_secret(secret: Obj) -> None:
-    """Values given as text are stored with the others."""
+    """Move the values of stringData into data, encoded."""
     given = secret.pop("stringData", None) or {}
     if isinstance(given, dict) and given:
         encoded = {key: base64.b64encode(str(value).encode()).decode() for key, value in given.items()}

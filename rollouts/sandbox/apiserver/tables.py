@@ -1,7 +1,7 @@
 """Objects as rows: the Table form in which `kubectl get` asks for them.
 
-Columns come from `printer_columns` for built-in kinds and from the definition for custom ones. Cells are computed when
-asked for, since ages grow; the row's object is metadata alone unless the client wants more.
+Columns come from `printer_columns` for built-in kinds and from the definition for custom ones. Cells are computed
+for each request, since ages grow; a row carries only the metadata of its object unless the client asks for more.
 """
 
 from datetime import datetime
@@ -17,13 +17,13 @@ from rollouts.sandbox.apiserver.registry import AdditionalPrinterColumn, Kind
 
 Obj = dict[str, Any]
 
-# What a row carries of its object; anything else: nothing.
+# The part of its object that a row carries; for any other value none.
 INCLUDE_METADATA, INCLUDE_OBJECT = "Metadata", "Object"
 
 
 @lru_cache(maxsize=256)
 def list_columns(kind: Kind) -> tuple[PrinterColumn, ...]:
-    """The columns of a kind, the name first; without any of its own it shows its age."""
+    """Return the columns of a kind, the name first; a kind without columns shows its age."""
     if kind.builtin and kind.plural in COLUMNS:
         return COLUMNS[kind.plural]
     if not kind.columns:
@@ -57,7 +57,7 @@ def _text(value: Any) -> str:
 
 
 def _number(wanted: str, value: Any) -> Any:
-    """A cell of the column's type, or nothing: the real server shows no cell of another type."""
+    """Return a cell of the column's type, or None: the real server shows no cell of another type."""
     if isinstance(value, bool):
         return value if wanted == "boolean" else None
     if wanted == "integer" and isinstance(value, int | float):
@@ -79,14 +79,14 @@ def column_definitions(kind: Kind) -> list[Obj]:
 
 
 def render_row(kind: Kind, obj: Obj, now: datetime, include: str) -> Obj:
-    """One object's row."""
+    """Return the row of one object."""
     cells = [column.read(obj, now) for column in list_columns(kind)]
     shown = {INCLUDE_OBJECT: obj, INCLUDE_METADATA: partial_metadata(obj)}
     return {"cells": cells, "object": shown.get(include)}
 
 
 def partial_metadata(obj: Obj) -> Obj:
-    """An object reduced to its metadata."""
+    """Return an object reduced to its metadata."""
     return {"kind": "PartialObjectMetadata", "apiVersion": "meta.k8s.io/v1", "metadata": obj["metadata"]}
 
 

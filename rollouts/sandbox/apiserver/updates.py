@@ -1,4 +1,4 @@
-"""The rules of an update, as functions on values: preconditions, what each door may change, what a patch makes.
+"""The rules of an update, as functions on values: preconditions, what each subresource may change, what a patch makes.
 
 `verbs` calls them in this order: `compute_patched` or `parse_applied_configuration` on what was sent, `check_uid` and
 `check_resource_version` against the stored object, `prepare_for_update` to keep what the caller may not change.
@@ -26,7 +26,7 @@ _PATCH_TYPES = ", ".join((PatchType.JSON, PatchType.MERGE, PatchType.APPLY))
 
 
 def check_uid(kind: Kind, current: Obj, wanted: Obj) -> None:
-    """A replaced object that names a uid means that very object."""
+    """Reject a replacement that names another uid than the stored object's."""
     uid, found = wanted.get("uid"), current["metadata"]["uid"]
     if not uid or uid == found:
         return
@@ -63,7 +63,7 @@ def check_resource_version(kind: Kind, current: Obj, wanted: Obj) -> None:
 
 
 def prepare_for_update(kind: Kind, current: Obj, obj: Obj, subresource: str) -> None:
-    """Keep what this door may not change, and count a generation when more than metadata and status changed."""
+    """Keep what this subresource may not change; raise the generation if more than metadata and status changed."""
     metadata, before = obj["metadata"], current["metadata"]
     if subresource in {"status", "scale"} and not (kind.builtin and subresource == "status"):
         entries = {key: metadata[key] for key in ("managedFields",) if key in metadata}
@@ -76,13 +76,13 @@ def prepare_for_update(kind: Kind, current: Obj, obj: Obj, subresource: str) -> 
     for member in (*objectmeta.SERVER_MANAGED, "resourceVersion"):
         _keep_stored(metadata, before, member)
     if kind.plural == "namespaces" and kind.builtin and subresource != "finalize":
-        _keep_stored(obj, current, "spec")  # its finalizers go through namespaces/finalize alone
+        _keep_stored(obj, current, "spec")  # only namespaces/finalize changes its finalizers
     if kind.has_generation and _desired_state(obj) != _desired_state(current):
         metadata["generation"] = before.get("generation", 0) + 1
 
 
 def _keep_stored(obj: Obj, current: Obj, member: str) -> None:
-    """Give a member its stored value, absence included."""
+    """Restore the stored value of a member, also its absence."""
     if member in current:
         obj[member] = current[member]
     else:
@@ -93,14 +93,19 @@ def _desired_state(obj: Obj) -> Obj:
     return {key: value for key, value in obj.items() if key not in {"metadata", "status"}}
 
 
+def unknown_patch_type() -> ApiError:
+    """Return the error for a patch type that custom kinds do not accept."""
+    return unsupported_media_type(
+        f"the body of the request was in an unknown format - accepted media types include: {_PATCH_TYPES}"
+    )
+
+
 def compute_patched(kind: Kind, current: Obj, patch_type: PatchType, body: Any) -> Obj:
-    """The stored object with a patch applied, before any check."""
+    """Return the stored object with a patch applied, before any check."""
     if patch_type is PatchType.JSON:
         return json_patch(current, body)
     if patch_type is PatchType.STRATEGIC and not kind.builtin:
-        raise unsupported_media_type(
-            f"the body of the request was in an unknown format - accepted media types include: {_PATCH_TYPES}"
-        )
+        raise unknown_patch_type()
     if not isinstance(body, dict):
         shape = "array" if isinstance(body, list) else "string" if isinstance(body, str) else "number"
         raise bad_request(
@@ -113,7 +118,7 @@ def compute_patched(kind: Kind, current: Obj, patch_type: PatchType, body: Any) 
 
 
 def parse_applied_configuration(kind: Kind, namespace: str | None, name: str, body: Any) -> Obj:
-    """An applied configuration, placed; refused when it is not of this kind or sets what an apply may not."""
+    """Return an applied configuration with name and namespace; reject one of another kind or with managedFields."""
     if not isinstance(body, dict) or not body.get("kind") or not body.get("apiVersion"):
         raise bad_request("invalid object type: /, Kind=")
     if body["kind"] != kind.kind or body["apiVersion"] != kind.api_version:

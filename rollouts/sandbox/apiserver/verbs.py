@@ -1,15 +1,15 @@
-"""What an API server does with a request, on values.
+"""The verbs of the API server, on values: get, list, create, update, patch, apply, delete, evict, bind.
 
-`asgi` turns requests into these calls and the behaviour half calls them directly. Each verb is a synchronous function
-on one event loop, so it is atomic. Every write takes the same way: a private copy is pruned and defaulted
-(`admission`), joined with what the caller may not change, its fields given to their manager (`managed_fields`),
-checked, and only then stored; a refusal is raised as `ApiError` and leaves nothing behind; a write that changes nothing
-keeps the resourceVersion.
+`handlers` turns requests into these calls, and the controllers of `cluster` call them directly. Each verb is a
+synchronous function on one event loop, so it is atomic. Every write takes the same steps: prune and default a private
+copy (`admission`), restore what the caller may not change, assign the changed fields to their manager
+(`managed_fields`), validate, and only then store. A rejected write raises an `ApiError` and stores nothing; a write
+that changes nothing keeps the resourceVersion.
 """
 
 import uuid
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import orjson
@@ -55,6 +55,7 @@ from rollouts.sandbox.apiserver.updates import (
     parse_applied_configuration,
     prepare_for_update,
 )
+from rollouts.sandbox.times import render_time
 
 Obj = dict[str, Any]
 Objects = list[Obj]
@@ -78,7 +79,7 @@ class Verbs:
         self._bootstrap()
 
     def _bootstrap(self) -> None:
-        """What every API server has from the start: namespaces, priorities, the definitions of what it serves."""
+        """Create what every API server has from the start: namespaces, priorities, the definitions it serves."""
         for name in SYSTEM_NAMESPACES:
             if self.store.get(self._namespaces, None, name) is None:
                 self.create(self._namespaces, None, {"metadata": {"name": name}})
@@ -91,9 +92,8 @@ class Verbs:
                 self.store.remove(self._pods, stored.obj)
 
     def now(self, after_seconds: int = 0) -> str:
-        """The clock as objects write it."""
-        moment = self._clock().astimezone(UTC) + timedelta(seconds=after_seconds)
-        return moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        """Return the time as objects carry it."""
+        return render_time(self._clock() + timedelta(seconds=after_seconds))
 
     # --- reading ---------------------------------------------------------------------------------------------------
 
@@ -104,7 +104,7 @@ class Verbs:
         return stored.obj
 
     def get_scale(self, kind: Kind, namespace: str | None, name: str) -> Obj:
-        """The Scale of an object whose kind has one."""
+        """Return the Scale of an object whose kind has one."""
         if kind.scale is None:
             raise resource_not_served()
         return to_scale(kind.scale, self.get(kind, namespace, name))
@@ -270,7 +270,7 @@ class Verbs:
         *,
         dry_run: bool,
     ) -> Obj:
-        """Put a decoded object in place of the stored one, as far as the caller may."""
+        """Replace the stored object by a decoded one, except for what the caller may not change."""
         check_resource_version(kind, current, obj["metadata"])
         prepare_for_update(kind, current, obj, subresource)
         strategies.keep_allocated_values(kind, current, obj)
@@ -285,7 +285,7 @@ class Verbs:
         if dry_run:
             return obj
         if deletion.is_removable(obj):
-            self.store.remove(kind, current)  # seen gone as it was last seen
+            self.store.remove(kind, current)  # watches see its removal with the last version they saw
             return obj
         return self.store.put(kind, obj)
 
@@ -304,7 +304,7 @@ class Verbs:
         return from_scale(kind.scale, current, scale)
 
     def _scale(self, kind: Kind, current: Obj, obj: Obj, *, dry_run: bool) -> Obj:
-        """Store scaled replicas; whoever owned the number before owns it no longer."""
+        """Store scaled replicas; the former managers of the number no longer own it."""
         owners = managed_fields.parse_managed_fields(current)
         result = self._replace(kind, current, obj, "scale", ("", owners), dry_run=dry_run)
         return to_scale(kind.scale, result) if kind.scale is not None else result
@@ -361,7 +361,7 @@ class Verbs:
         propagation: str | None = None,
         dry_run: bool = False,
     ) -> Obj:
-        """Delete an object, or begin to; the answer is its last or its leaving version."""
+        """Delete an object or mark it as terminating; return its last or its terminating version."""
         self._require_writable(kind)
         current = self.get(kind, namespace, name)
         deletion.check_preconditions(kind, current, uid, resource_version)
@@ -379,7 +379,7 @@ class Verbs:
         return current if obj == current else self.store.put(kind, obj)
 
     def _remove(self, kind: Kind, current: Obj, obj: Obj, *, dry_run: bool) -> Obj:
-        """Remove an object; only a pod is seen leaving before it is seen gone."""
+        """Remove an object; watches see only a pod as terminating before its removal."""
         if kind is not self._pods:
             return current if dry_run else self.store.remove(kind, current)
         if dry_run:
@@ -408,7 +408,7 @@ class Verbs:
         self.delete(self._pods, namespace, name, grace_seconds=grace_seconds, dry_run=dry_run)
 
     def _check_and_decrement_budget(self, pod: Obj, *, dry_run: bool) -> None:
-        """Take one disruption from the budget that covers a pod; refused when there is none left."""
+        """Take one disruption from the budget that covers a pod; reject the eviction when none is left."""
         budgets, namespace = self.registry.kind("poddisruptionbudgets", "policy"), pod["metadata"]["namespace"]
         budget = eviction.find_budget(pod, self.list(budgets, namespace))
         status = eviction.compute_status_after_eviction(pod, budget, self.now()) if budget is not None else None
@@ -417,7 +417,7 @@ class Verbs:
             self.update(budgets, namespace, name, spent, subresource="status")
 
     def bind(self, namespace: str, pod: str, node: str, *, dry_run: bool = False) -> None:
-        """Give a pod its node, as pods/binding does."""
+        """Bind a pod to a node, as pods/binding does."""
         current = self.get(self._pods, namespace, pod)
         refusal = pod_strategy.find_bind_conflict(current)
         if refusal is not None:
@@ -426,6 +426,6 @@ class Verbs:
             self.store.put(self._pods, pod_strategy.with_node(current, node, self.now()))
 
     def _require_writable(self, kind: Kind) -> None:
-        """Definitions come from files; through the API they can only be read."""
+        """Reject writes of definitions: they come from files, and clients can only read them."""
         if kind is self._definitions:
             raise method_not_allowed()

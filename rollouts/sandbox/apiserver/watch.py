@@ -1,8 +1,8 @@
 """Watches: the store's change log as a stream of JSON lines.
 
-A watch keeps a cursor, the revision it has told its client about. It reads on from there in the store's log and sleeps
-until the store announces a change of its kind; so resuming after a break, starting fresh and being slow are the same
-thing, and a watch that fell off the log's end learns it by a 410 in the stream. Nothing is queued per watch.
+A watch keeps a cursor, the revision up to which it has sent changes. It reads on from there in the store's log and
+sleeps until the store has a change of its kind. So a watch that resumes, one that starts and one that is slow all take
+the same path, and a watch that is behind the oldest entry of the log gets a 410 in the stream. No watch has a queue.
 """
 
 import asyncio
@@ -42,12 +42,12 @@ class WatchRequest:
 
 
 def event_line(change_type: str, _obj: Obj, body: bytes) -> bytes:
-    """One event in the plain form."""
+    """Return one event with the full object."""
     return b'{"type":"%s","object":%s}\n' % (change_type.encode(), body)
 
 
 class _BookmarkSchedule:
-    """When a watch owes its client a bookmark: regularly, and shortly before its end."""
+    """When a watch sends bookmarks: regularly, and shortly before its end."""
 
     def __init__(self, now: float, deadline: float) -> None:
         self._last = max(now, deadline - LAST_BOOKMARK_SECONDS)
@@ -62,7 +62,7 @@ class _BookmarkSchedule:
 
 
 class WatchStreams:
-    """Wakes the watches of a kind when the store has news of it."""
+    """Streams watches, and wakes those of a kind when the store has a change of it."""
 
     def __init__(self, store: Storage) -> None:
         self._store = store
@@ -71,7 +71,7 @@ class WatchStreams:
         store.subscribe(self._wake)
 
     def close(self) -> None:
-        """End every watch, for a quick stop."""
+        """End every watch, so that the server can stop."""
         self._closing = True
         for waiters in self._waiters.values():
             for waiter in waiters:
@@ -84,7 +84,7 @@ class WatchStreams:
     async def stream(
         self, request: WatchRequest, ended: "asyncio.Future[None]", render: RenderEvent = event_line
     ) -> AsyncIterator[bytes]:
-        """The chunks of one watch until its time is up or its client has gone."""
+        """Yield the chunks of one watch until it times out or its client disconnects."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + request.timeout
         bookmarks = _BookmarkSchedule(loop.time(), deadline) if request.bookmarks else None
@@ -117,11 +117,11 @@ class WatchStreams:
             waiters.discard(changed)
 
     def _is_ahead(self, request: WatchRequest) -> bool:
-        """Whether a watch starts from a revision that nothing has yet: it was made by another store."""
+        """Return whether a watch starts from a future revision, one that another store made."""
         return request.since not in {"", "0"} and parse_resource_version(request.since) > self._store.revision
 
     def _start(self, request: WatchRequest, render: RenderEvent) -> tuple[int, bytes]:
-        """Where to read on from, and what to send before: the current objects when no revision is given."""
+        """Return the cursor and what to send first: the current objects when no revision is given."""
         if request.since not in {"", "0"} and not request.initial_events:
             return parse_resource_version(request.since), b""
         lines = [
@@ -143,7 +143,7 @@ class WatchStreams:
 
 
 def parse_resource_version(text: str) -> int:
-    """A resourceVersion parameter as a number."""
+    """Return a resourceVersion parameter as a number."""
     if not text.isdigit():
         problem = f'strconv.ParseUint: parsing "{text}": invalid syntax'
         raise ApiError(500, "", f'resourceVersion: Invalid value: "{text}": {problem}')
@@ -151,7 +151,7 @@ def parse_resource_version(text: str) -> int:
 
 
 def _compute_event_type(request: WatchRequest, change: StorageChange) -> str | None:
-    """The event type a filtered watch sees: an object that starts or stops matching is added or deleted for it."""
+    """Return the event type for a filtered watch: an object that starts or stops matching is added or deleted."""
     metadata = change.obj["metadata"]
     if request.namespace is not None and metadata.get("namespace", "") != request.namespace:
         return None

@@ -1,8 +1,9 @@
-"""The behaviour half: what else lives in a cluster, from the scheduler to the garbage collector.
+"""The rest of a cluster beside its API server: scheduler, kubelets, nodes, garbage collector and other controllers.
 
-    scheduler, kubelet, machine, garbage, ...   what to do, as functions of values and of time
-    controllers                                 gather, ask one of those, and write through the API's verbs
-    simulation                                  shows every stored change to the controllers, gives each its turn
+    pod_lifecycle, node, garbage_collection, ...   what to do, as functions of values and of time
+    cache                                          pods, nodes and gangs, indexed for the controllers
+    controllers                                    gather the input, call one of those functions, write through `client`
+    controller_manager                             passes every stored change to the controllers, gives each its turn
 
-It has no privileged way into the store: whatever it does, a client could see done on a real cluster.
+The controllers write only through the verbs of the API, so a client sees nothing that a real cluster could not do.
 """

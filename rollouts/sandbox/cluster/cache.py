@@ -1,42 +1,30 @@
-"""What the controllers need to know about pods, nodes and gangs, kept current with every write.
+"""Pods, nodes and gangs, indexed for the controllers and updated with every write.
 
-Filled from the stored objects at start and from the store's changes after that, so it can always be rebuilt
-and holds nothing of its own. Each lookup is one dictionary access: no controller ever walks all pods because
-one of them changed. Before the census there are manifests, after it the controllers see indexes. The
-simulation shows every change to the census first, so a controller never meets a census older than the change
-it is told of.
+The cache is filled from the stored objects at start and from the store's changes after that, so it can always be
+rebuilt and holds nothing of its own. Each lookup is one dictionary access: no controller walks all pods because one of
+them changed. `controller_manager` passes every change to the cache first, so the cache is never older than the change
+that a controller observes.
 """
 
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
+from rollouts.engine.model import names
+from rollouts.engine.model.observed import TERMINAL_PHASES
+from rollouts.engine.scheduling.placement import NamespacedName
+from rollouts.engine.scheduling.pod_groups import PodGroup, parse_pod_groups
 from rollouts.sandbox.apiserver.registry import Kind, Registry
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
-from rollouts.sandbox.cluster.conditions import is_true
 from rollouts.sandbox.cluster.node_info import NodeInfo, parse_node_info
+from rollouts.sandbox.conditions import is_true
 
 Obj = dict[str, Any]
-NamespacedName = tuple[str, str]
-"""Namespace and name."""
-
-GANG_LABEL: Final = "grove.io/podgang"
-CLIQUE_LABEL: Final = "grove.io/podclique"
-_FINISHED: Final = ("Succeeded", "Failed")
-
-
-@dataclass(frozen=True, slots=True)
-class PodGroup:
-    """A group of a gang as its manifest has it."""
-
-    name: str
-    min_replicas: int
-    members: frozenset[NamespacedName]
 
 
 @dataclass(frozen=True, slots=True)
 class Kinds:
-    """The kinds the behaviour half deals with by name."""
+    """The kinds that the controllers refer to by name."""
 
     pods: Kind
     nodes: Kind
@@ -48,7 +36,7 @@ class Kinds:
 
     @classmethod
     def from_registry(cls, registry: Registry) -> "Kinds":
-        """Look the kinds up once."""
+        """Look the kinds up, once."""
         return cls(
             pods=registry.kind("pods"),
             nodes=registry.kind("nodes"),
@@ -73,7 +61,7 @@ class ClusterCache:
         self.gangs: dict[NamespacedName, tuple[PodGroup, ...]] = {}
         self.gang_by_pod: dict[
             NamespacedName, NamespacedName
-        ] = {}  # pod → the gang that lists it, or else the one its label names
+        ] = {}  # pod → the gang that lists it, or else the gang its label names
         self.pods_by_gang: defaultdict[NamespacedName, dict[NamespacedName, None]] = defaultdict(
             dict
         )  # the same, by gang
@@ -82,12 +70,12 @@ class ClusterCache:
         )  # namespace and clique → Ready pods
 
     def get_pod(self, key: NamespacedName) -> Obj | None:
-        """Give the stored pod."""
+        """Return the stored pod."""
         stored = self._store.get(self.kinds.pods, *key)
         return None if stored is None else stored.obj
 
     def observe(self, change: StorageChange) -> None:
-        """Take one change into account."""
+        """Update the indexes with one change."""
         if change.kind is self.kinds.pods:
             self._observe_pod(change)
         elif change.kind is self.kinds.nodes:
@@ -115,11 +103,11 @@ class ClusterCache:
             del self.ready_count_by_clique[clique]
 
     def _resolve_gang(self, key: NamespacedName, pod: Obj | None) -> None:
-        """Know the gang of a pod: the one that lists it, or else the one its label names."""
+        """Find the gang of a pod: the gang that lists it, or else the gang its label names."""
         groups = self.gangs.get(self.gang_by_pod.get(key, ("", "")), ())
         if any(key in group.members for group in groups):
             return
-        label = (pod["metadata"].get("labels") or {}).get(GANG_LABEL) if pod is not None else None
+        label = (pod["metadata"].get("labels") or {}).get(names.GANG) if pod is not None else None
         self._assign_gang(key, (key[0], label) if label else None)
 
     def _assign_gang(self, pod: NamespacedName, gang: NamespacedName | None) -> None:
@@ -153,51 +141,35 @@ class ClusterCache:
 
 
 def key_of(obj: Obj) -> NamespacedName:
-    """Give the namespace and name of an object."""
+    """Return the namespace and name of an object."""
     return obj["metadata"].get("namespace") or "", obj["metadata"]["name"]
 
 
 def clique_key(pod: Obj) -> NamespacedName:
-    """Give the namespace and the clique a pod says it belongs to."""
-    return pod["metadata"]["namespace"], (pod["metadata"].get("labels") or {}).get(CLIQUE_LABEL, "")
+    """Return the namespace of a pod and the clique its label names."""
+    return pod["metadata"]["namespace"], (pod["metadata"].get("labels") or {}).get(names.CLIQUE, "")
 
 
 def node_name(pod: Obj | None) -> str | None:
-    """Give the node a pod is bound to."""
+    """Return the node a pod is bound to."""
     return None if pod is None else pod["spec"].get("nodeName") or None
 
 
 def is_finished(pod: Obj) -> bool:
-    """Say whether the pod's containers have ended for good."""
-    return (pod.get("status") or {}).get("phase") in _FINISHED
+    """Return whether the pod has ended: its phase is Succeeded or Failed."""
+    return (pod.get("status") or {}).get("phase") in TERMINAL_PHASES
 
 
 def is_terminating(obj: Obj) -> bool:
-    """Say whether deletion of the object was asked for."""
+    """Return whether the object has a deletionTimestamp."""
     return bool(obj["metadata"].get("deletionTimestamp"))
 
 
 def is_ready(pod: Obj | None) -> bool:
-    """Say whether the pod is Ready and stays."""
+    """Return whether the pod is Ready and not terminating."""
     return pod is not None and not is_terminating(pod) and is_true(pod, "Ready")
 
 
 def uses_node_resources(pod: Obj | None) -> bool:
-    """Say whether the pod takes resources of its node: from binding until its end, leaving pods included."""
+    """Return whether the pod takes resources of its node: from binding to its end, also while it terminates."""
     return pod is not None and node_name(pod) is not None and not is_finished(pod)
-
-
-def parse_pod_groups(gang: Obj) -> tuple[PodGroup, ...]:
-    """Read the groups of a PodGang; a reference without namespace means the gang's own."""
-    namespace = gang["metadata"]["namespace"]
-    return tuple(
-        PodGroup(
-            name=group["name"],
-            min_replicas=int(group.get("minReplicas") or 0),
-            members=frozenset(
-                (reference.get("namespace") or namespace, reference["name"])
-                for reference in group.get("podReferences") or ()
-            ),
-        )
-        for group in (gang.get("spec") or {}).get("podgroups") or ()
-    )

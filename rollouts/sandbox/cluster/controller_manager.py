@@ -1,12 +1,12 @@
-"""Everything that lives in the simulated cluster, on one agenda.
+"""The controllers of the simulated cluster, and when each of them works.
 
-Wires the controllers to the store, shows them every change, and lets them work in turns, each a slice at a
-time, so that requests never wait for more than a slice. `step` does what is due now and `next_due` says when
-something will be; that is all there is to it, and why tests can move the clock by hand (`advance`) and never
-sleep. `run` is the same with the real clock, on the event loop that also serves the API.
+Subscribes the controllers to the store, passes every change to them, and lets them work in turns, a slice each, so that
+a request never waits for more than a slice. `step` does what is due now and `next_due` returns when something will be
+due; tests call these two with a clock of their own and never sleep. `run` calls them with the real clock, on the event
+loop that also serves the API.
 
-Restart-safe: at start each stored object is shown to the controllers as if it had just been added, and
-everything they know follows from that.
+Restart-safe: at start the controllers observe each stored object as if it had just been added, and all their state
+follows from that.
 """
 
 import asyncio
@@ -58,21 +58,21 @@ class ControllerManager:
             NamespaceController(store, registry, kinds, client, clock),
             recorder,
         )
-        # The census first: a controller never meets one that is older than the change it is told of.
+        # The cache first: it is never older than the change that a controller observes.
         self._observers = (cache.observe, *(controller.observe for controller in self._controllers))
         self._has_changes = asyncio.Event()
-        self.failures = 0  # defects that were contained; always 0 in tests
+        self.failures = 0  # exceptions of controllers; tests expect 0
         self._unsubscribe: Callable[[], None] | None = None
 
     def start(self) -> None:
-        """Learn what is stored and listen from now on."""
+        """Subscribe to changes, and observe everything that is stored."""
         self._unsubscribe = self._store.subscribe(self._observe)
         for kind in self._registry:
             for stored in self._store.list(kind):
                 self._observe(StorageChange(kind, "ADDED", stored.obj, None, stored.revision, stored.body))
 
     def stop(self) -> None:
-        """Listen no longer."""
+        """Unsubscribe from changes."""
         if self._unsubscribe is not None:
             self._unsubscribe()
             self._unsubscribe = None
@@ -87,7 +87,7 @@ class ControllerManager:
                     controller.work(now)
 
     def next_due(self) -> datetime | None:
-        """Say when something is to be done next."""
+        """Return when the next controller is due."""
         moments = (controller.next_due() for controller in self._controllers)
         return min((moment for moment in moments if moment is not None), default=None)
 
@@ -118,9 +118,9 @@ class ControllerManager:
 
     @contextmanager
     def _contain_errors(self, what: str) -> Iterator[None]:
-        """Keep a defect in one controller from stopping the others, or from failing the request it was told of."""
+        """Keep an error in one controller from stopping the others or failing the request whose change it observes."""
         try:
             yield
         except Exception:
             self.failures += 1
-            log.exception("a controller failed while %s", what)
+            log.exception("A controller failed while %s", what)

@@ -1,19 +1,17 @@
 """How many pods of a PodDisruptionBudget may be evicted right now.
 
-`verbs.evict` reads the answer from the budget's status, so it must always be current:
-`controllers/budgets.py` asks again after every change of a pod in the namespace. Percentages and
-maxUnavailable are of the *expected* pods — what the pods' controllers are meant to have, not what happens to
-be there — and round up, as on a real cluster: with 7 expected pods minAvailable 50 % keeps 4, maxUnavailable
-30 % lets 3 go.
+`verbs.evict` reads the number from the budget's status, so `controllers.disruption` computes it anew after every change
+of a pod in the namespace. Percentages and maxUnavailable refer to the *expected* pods — the replicas that the pods'
+controllers ask for, not the pods that exist — and round up, as on a real cluster: with 7 expected pods minAvailable
+50 % keeps 4, maxUnavailable 30 % allows 3 evictions.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
-from rollouts.sandbox.cluster.conditions import make_condition, merge_conditions
+from rollouts.sandbox.conditions import make_condition, merge_conditions
 
 Obj = dict[str, Any]
 
@@ -22,12 +20,12 @@ Obj = dict[str, Any]
 class CoveredPods:
     """The pods a budget's selector covers."""
 
-    expected: int  # pods that their controllers are meant to have
-    healthy: int  # Ready pods that are not leaving and not being evicted
+    expected: int  # replicas that the pods' controllers ask for
+    healthy: int  # Ready pods that neither terminate nor are being evicted
 
 
-def compute_status(budget: Obj, covered: CoveredPods, disrupted: Obj, now: datetime) -> Obj:
-    """Say what the budget allows; `disrupted` are evictions that were granted and not seen yet."""
+def compute_status(budget: Obj, covered: CoveredPods, disrupted: Obj, now: str) -> Obj:
+    """Return the status of a budget; `disrupted` are the granted evictions whose pods do not terminate yet."""
     desired = compute_desired_healthy(budget.get("spec") or {}, covered.expected)
     allowed = max(0, covered.healthy - desired) if covered.expected else 0
     condition = make_condition(
@@ -53,7 +51,7 @@ def compute_status(budget: Obj, covered: CoveredPods, disrupted: Obj, now: datet
 
 
 def compute_desired_healthy(spec: Obj, expected: int) -> int:
-    """Say how many healthy pods must stay."""
+    """Return how many healthy pods must stay."""
     if spec.get("maxUnavailable") is not None:
         return max(0, expected - _resolve_percent(spec["maxUnavailable"], expected))
     if spec.get("minAvailable") is not None:
@@ -68,10 +66,9 @@ def _resolve_percent(value: int | str, expected: int) -> int:
 
 
 def compute_expected_pods(pods: Sequence[Obj], scale_of: dict[str, int | None]) -> int:
-    """Add up what the pods' controllers are meant to have; a pod without a known controller counts for
-    itself.
+    """Add up the replicas of the pods' controllers; a pod without a known controller counts as one.
 
-    `scale_of` gives the replicas asked for by the uid of a controller.
+    `scale_of` has the replicas by the uid of the controller.
     """
     controllers: dict[str, int] = {}
     alone = 0

@@ -1,25 +1,24 @@
-"""What becomes of objects whose owners go: the rule of owner references, over values.
+"""What happens to objects whose owners are deleted: the rule of owner references, over values.
 
-An owner is *solid* (there, and staying as far as its dependents are concerned), *absent*, or *waiting* (being
-deleted in the foreground: it stays until its dependents are gone). An object with a solid owner stays and
-only loses its references to the others; an object without one is deleted — in the foreground when its owner
-waits and it has dependents itself, so that the wait reaches to the leaves. `controllers/collector.py` keeps
-the graph and carries the verdicts out.
+An owner is *solid* (it exists and is not deleted in the foreground), *dangling* (absent), or *waiting for dependents*
+(being deleted in the foreground: it stays until its dependents are removed). An object with a solid owner stays and
+only loses its references to the others. An object without one is deleted, in the foreground when its owner waits and
+it has dependents itself, so that the wait reaches to the leaves. `controllers.garbage_collector` keeps the graph and
+carries the decisions out.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final
+from typing import Any
+
+from rollouts.sandbox.apiserver.objectmeta import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 
 Obj = dict[str, Any]
 
-FOREGROUND_FINALIZER: Final = "foregroundDeletion"
-ORPHAN_FINALIZER: Final = "orphan"
-
 
 class OwnerState(Enum):
-    """How an owner stands to its dependents."""
+    """The state of an owner, as its dependents see it."""
 
     SOLID = "solid"
     DANGLING = "absent"
@@ -28,14 +27,14 @@ class OwnerState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Keep:
-    """The object stays, without the references to the owners of these uids."""
+    """Keep the object, without its references to the owners with these uids."""
 
     drop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """The object is to be deleted."""
+    """Delete the object."""
 
     propagation: str
 
@@ -44,7 +43,7 @@ CollectionAction = Keep | Delete
 
 
 def choose_action(obj: Obj, state_of: Callable[[Obj], OwnerState], *, has_dependents: bool) -> CollectionAction:
-    """Say what becomes of an object, given the state of the owner behind each of its references."""
+    """Choose what happens to an object, given the state of the owner of each reference."""
     references: Sequence[Obj] = obj["metadata"].get("ownerReferences") or ()
     states = {reference["uid"]: state_of(reference) for reference in references}
     if not states or all(state is OwnerState.SOLID for state in states.values()):
@@ -57,24 +56,24 @@ def choose_action(obj: Obj, state_of: Callable[[Obj], OwnerState], *, has_depend
 
 
 def is_deleting_dependents(obj: Obj) -> bool:
-    """Say whether the object is being deleted in the foreground."""
+    """Return whether the object is being deleted in the foreground."""
     return _is_terminating_with(obj, FOREGROUND_FINALIZER)
 
 
 def is_orphaning(obj: Obj) -> bool:
-    """Say whether the object is being deleted and leaves its dependents alone."""
+    """Return whether the object is being deleted and orphans its dependents."""
     return _is_terminating_with(obj, ORPHAN_FINALIZER)
 
 
 def without_owner_references(obj: Obj, uids: Sequence[str]) -> Obj:
-    """Copy an object without its references to these owners."""
+    """Return a copy of an object without its references to these owners."""
     metadata = obj["metadata"]
     kept = [entry for entry in metadata.get("ownerReferences") or () if entry["uid"] not in uids]
     return {**obj, "metadata": {**metadata, "ownerReferences": kept}}
 
 
 def without_finalizer(obj: Obj, finalizer: str) -> Obj:
-    """Copy an object without this finalizer."""
+    """Return a copy of an object without this finalizer."""
     metadata = obj["metadata"]
     kept = [entry for entry in metadata.get("finalizers") or () if entry != finalizer]
     return {**obj, "metadata": {**metadata, "finalizers": kept}}
@@ -86,7 +85,7 @@ def _is_terminating_with(obj: Obj, finalizer: str) -> bool:
 
 
 def _default_propagation(obj: Obj) -> str:
-    """Give the way an object wants to be deleted by its own finalizers, Background if it has no wish."""
+    """Return the propagation policy that the object's own finalizers ask for, Background by default."""
     finalizers = obj["metadata"].get("finalizers") or ()
     if ORPHAN_FINALIZER in finalizers:
         return "Orphan"

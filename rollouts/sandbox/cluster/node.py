@@ -1,25 +1,23 @@
 """What a simulated machine reports as its Node, and which taints follow from it.
 
-A Node that nobody has reported for — fresh from `kubectl apply` or from `seed` — gets capacity, addresses
-and conditions by its instance type. The annotation `sandbox.grove.io/down: "true"` takes the machine down and
-its removal brings it back; a Ready condition set by hand to anything but True does the same until it is set
-back. As on a real cluster, a node that is not ready or is cordoned carries the taint that says so.
-`controllers/machines.py` writes what is computed here.
+A Node without a status — fresh from `kubectl apply` or from `seed` — gets capacity, addresses and conditions by its
+instance type. The annotation `sandbox.grove.io/down: "true"` takes the machine down and its removal brings it back; a
+Ready condition that a client sets to anything but True does the same until it is set back. As on a real cluster, a node
+that is not ready or is cordoned has the taint for it. `controllers.node_lifecycle` writes what is computed here.
 """
 
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
-from rollouts.sandbox.cluster.conditions import find_condition, merge_conditions, render_time
+from rollouts.engine.scheduling.constraints import NOT_READY_KEY, UNREACHABLE_KEY, UNSCHEDULABLE_KEY
 from rollouts.sandbox.cluster.node_info import choose_capacity
+from rollouts.sandbox.conditions import find_condition, merge_conditions
+from rollouts.sandbox.times import render_time
 
 Obj = dict[str, Any]
 
 DOWN_ANNOTATION: Final = "sandbox.grove.io/down"
-NOT_READY: Final = "node.kubernetes.io/not-ready"
-UNREACHABLE: Final = "node.kubernetes.io/unreachable"
-UNSCHEDULABLE: Final = "node.kubernetes.io/unschedulable"
 DOWN_REASON: Final = "NodeStatusUnknown"
 
 _HEALTHY: Final = (
@@ -31,7 +29,7 @@ _HEALTHY: Final = (
 
 
 def compute_node_status(node: Obj, address: str, version: str, now: datetime) -> Obj:
-    """Say what the machine reports now; what somebody else has set is kept."""
+    """Return what the machine reports now; keep what a client has set."""
     status = node.get("status") or {}
     if not status.get("nodeInfo"):
         status = {**_compute_initial_status(node["metadata"], status.get("capacity"), address, version), **status}
@@ -39,9 +37,9 @@ def compute_node_status(node: Obj, address: str, version: str, now: datetime) ->
 
 
 def compute_node_taints(node: Obj, now: datetime) -> list[Obj]:
-    """Give the taints the node must have: the system's by its state, all others as they are.
+    """Return the taints the node must have: the system's by its state, all others unchanged.
 
-    A taint that drives pods off counts from when it was added, so one that does not say gets the time of now.
+    Tolerations of a NoExecute taint count from when it was added, so a taint without that time gets the current one.
     """
     spec = node.get("spec") or {}
     present: list[Obj] = [_with_time_added(taint, now) for taint in spec.get("taints") or ()]
@@ -64,16 +62,16 @@ def _with_time_added(taint: Obj, now: datetime) -> Obj:
 def _compute_condition_taints(node: Obj) -> list[tuple[str, str]]:
     wanted: list[tuple[str, str]] = []
     if (node.get("spec") or {}).get("unschedulable"):
-        wanted.append((UNSCHEDULABLE, "NoSchedule"))
-    ready = (find_condition(node, "Ready") or {}).get("status", "True")
+        wanted.append((UNSCHEDULABLE_KEY, "NoSchedule"))
+    ready = find_condition(node, "Ready").get("status", "True")
     if ready != "True":
-        key = UNREACHABLE if ready == "Unknown" else NOT_READY
+        key = UNREACHABLE_KEY if ready == "Unknown" else NOT_READY_KEY
         wanted += [(key, "NoSchedule"), (key, "NoExecute")]
     return wanted
 
 
 def _is_condition_taint(taint: Obj) -> bool:
-    return taint["key"] in (NOT_READY, UNREACHABLE, UNSCHEDULABLE)
+    return taint["key"] in (NOT_READY_KEY, UNREACHABLE_KEY, UNSCHEDULABLE_KEY)
 
 
 def _compute_conditions(node: Obj, now: datetime) -> list[Obj]:
@@ -81,18 +79,18 @@ def _compute_conditions(node: Obj, now: datetime) -> list[Obj]:
     if (node["metadata"].get("annotations") or {}).get(DOWN_ANNOTATION) == "true":
         message = f"Kubelet stopped posting node status: annotation {DOWN_ANNOTATION}"
         down = {"type": "Ready", "status": "Unknown", "reason": DOWN_REASON, "message": message}
-        return merge_conditions(present, [down], now)
+        return merge_conditions(present, [down], render_time(now))
     ready = find_condition(node, "Ready")
-    if ready is not None and ready.get("reason") != DOWN_REASON:
+    if ready and ready.get("reason") != DOWN_REASON:
         return list(present)
-    # Nothing beats on: a heartbeat every few seconds would be the only thing that ever happens in a cluster at rest.
+    # The heartbeat time is never renewed: that would be the only write in an idle cluster, every few seconds.
     heard = {"lastHeartbeatTime": render_time(now)}
     healthy = [
         {"type": kind, "status": status, "reason": reason, "message": message, **heard}
         for kind, status, reason, message in _HEALTHY
     ]
     known = {condition["type"] for condition in present} - {"Ready"}
-    return merge_conditions(present, [entry for entry in healthy if entry["type"] not in known], now)
+    return merge_conditions(present, [entry for entry in healthy if entry["type"] not in known], render_time(now))
 
 
 def _compute_initial_status(metadata: Mapping[str, Any], capacity: Obj | None, address: str, version: str) -> Obj:

@@ -1,7 +1,6 @@
 """Nodes as the scheduler and the kubelets see them, and what a simulated machine offers.
 
-Before this module there are manifests, after it the scheduler sees only numbers, in thousandths
-(`engine.scheduling.resources`).
+It reads Node manifests; the scheduler then sees only numbers, in thousandths (`engine.scheduling.resources`).
 """
 
 from collections.abc import Mapping
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 from rollouts.engine.scheduling.constraints import Taint
 from rollouts.engine.scheduling.resources import PODS, ResourceList, has_devices, parse_resource_list
+from rollouts.sandbox.conditions import is_true
 
 Obj = dict[str, Any]
 
@@ -29,13 +29,13 @@ class NodeInfo:
     labels: Mapping[str, str]
     taints: tuple[Taint, ...]
     cordoned: bool
-    allocatable: ResourceList  # what pods may ask for in all, whether or not it is taken
+    allocatable: ResourceList  # what its pods may request in total
     ready: bool  # the kubelet reports; pods of a node that is not ready are not Ready either
     address: str  # the host IP its pods report
 
     @property
     def has_devices(self) -> bool:
-        """Say whether the node offers extended resources such as GPUs."""
+        """Whether the node offers extended resources such as GPUs."""
         return has_devices(self.allocatable)
 
 
@@ -49,11 +49,11 @@ def parse_node_info(manifest: Obj) -> NodeInfo:
         taints=tuple(Taint(t["key"], t.get("value") or "", t["effect"]) for t in spec.get("taints") or ()),
         cordoned=bool(spec.get("unschedulable")),
         allocatable=parse_resource_list(status.get("allocatable") or status.get("capacity")),
-        ready=any(c["type"] == "Ready" and c["status"] == "True" for c in status.get("conditions") or ()),
+        ready=is_true(manifest, "Ready"),
         address=addresses.get("InternalIP", ""),
     )
 
 
 def choose_capacity(labels: Mapping[str, str]) -> dict[str, str]:
-    """Give the capacity a simulated machine of this instance type reports."""
+    """Return the capacity that a simulated machine of this instance type reports."""
     return dict(_GPU_CAPACITY if labels.get(INSTANCE_TYPE_LABEL) == GPU_INSTANCE_TYPE else _CAPACITY)

@@ -1,26 +1,25 @@
 """The life of a pod on its node, as a function of time.
 
-Given a bound pod and since when, `compute_status` says what its status is now and when it will next be
-different. Time is the only driver, so nothing has to be remembered: a sandbox that was killed and comes back
-computes the same status it would have shown. `controllers/kubelets.py` asks, writes the status when it
-changed, and sleeps until `wake_at`.
+Given a bound pod and the time of its binding, `compute_status` returns its status now and when it will next change.
+Nothing but time drives it, so nothing has to be remembered: a sandbox that was killed computes the same status after
+its restart. `controllers.kubelets` calls it, writes a changed status, and calls it again at `next_change_at`.
 
-With R seconds from binding to Ready (R is `KubeletTimings.ready` give or take a tenth, the same for a pod every time it
-is asked, or exactly what the annotation says):
+With R seconds from binding to Ready (R is `KubeletTimings.ready` give or take a tenth, always the same for one pod, or
+exactly what the annotation says):
 
     0 ──────── R/4 ───────────────────────────────── R
     creating   containers run (init containers first,   Ready
                each another R/4)
 
-Faults are chosen by ordinary means, the tag of an image: `:broken` runs and never becomes Ready, `:slow`
-takes ten times as long, `:crash` exits with code 1 at R/2 and is restarted after a pause that doubles from 10
-s to 5 min, `:crash-ready` does the same and is Ready as long as it runs, as a container without a readiness
-probe is, `:oom` does the same as `:crash` and is killed for its memory, `:missing` is never pulled (ErrImagePull
-and ImagePullBackOff by turns, with the same pauses), and a container of `:misconfigured` cannot be created.
+The tag of an image chooses a fault: `:broken` runs and never becomes Ready, `:slow` takes ten times as long, `:crash`
+exits with code 1 at R/2 and is restarted after a back-off that doubles from 10 s to 5 min, `:crash-ready` does the same
+and is Ready while it runs, as a container without a readiness probe is, `:oom` does the same as `:crash` but is
+OOMKilled, `:missing` is never pulled (ErrImagePull and ImagePullBackOff in turn, with the same back-off), and a
+container of `:misconfigured` cannot be created.
 
-An init container with an argument `--podcliques=<name>:<count>` — Grove's way to start cliques in order —
-ends only when so many pods of that clique are Ready. This is the one thing that depends on other pods; the
-caller tells since when it holds (`PodContext.unblocked_at`).
+An init container with an argument `--podcliques=<name>:<count>`, with which Grove starts cliques in order, ends only
+when so many pods of that clique are Ready. Nothing else depends on other pods; the caller passes since when the
+dependencies are met (`PodContext.dependencies_met_at`).
 """
 
 import zlib
@@ -31,13 +30,8 @@ from hashlib import sha256
 from itertools import chain
 from typing import Any, Final
 
-from rollouts.sandbox.cluster.conditions import (
-    find_condition,
-    make_condition,
-    merge_conditions,
-    parse_time,
-    render_time,
-)
+from rollouts.sandbox.conditions import find_condition, is_true, make_condition, merge_conditions
+from rollouts.sandbox.times import parse_stored_time, render_time
 
 Obj = dict[str, Any]
 
@@ -74,7 +68,7 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class PodContext:
-    """What a kubelet knows about its pod besides the manifest."""
+    """The input to a pod's status besides its manifest."""
 
     now: datetime
     bound_at: datetime
@@ -86,15 +80,15 @@ class PodContext:
 
 @dataclass(frozen=True, slots=True)
 class ComputedStatus:
-    """What a pod's status is now, and when to ask again."""
+    """A pod's status now, and when it changes next."""
 
     status: Obj
-    next_change_at: datetime | None  # None: it stays so until something happens to the pod
+    next_change_at: datetime | None  # None: time alone does not change it
 
 
 @dataclass(frozen=True, slots=True)
 class PodEvent:
-    """Something to tell as an Event on the pod."""
+    """An Event to record on the pod."""
 
     type: str  # Normal or Warning
     reason: str
@@ -103,7 +97,7 @@ class PodEvent:
 
 @dataclass(frozen=True, slots=True)
 class _Timeline:
-    """The fixed moments of a pod's start."""
+    """The fixed times of a pod's start."""
 
     created_at: datetime  # the sandbox is up; init containers begin
     init_seconds: float  # each init container runs this long
@@ -114,7 +108,7 @@ class _Timeline:
 
 @dataclass(frozen=True, slots=True)
 class _ContainerRun:
-    """One container at one moment."""
+    """One container at one time."""
 
     state: Obj
     last_state: Obj
@@ -125,7 +119,7 @@ class _ContainerRun:
 
 
 def parse_dependencies(pod: Obj) -> tuple[Dependency, ...]:
-    """Read which cliques a pod starts after, from the arguments of its init containers."""
+    """Read from the arguments of the init containers which cliques a pod depends on."""
     arguments = chain.from_iterable(c.get("args") or () for c in pod["spec"].get("initContainers") or ())
     found: list[Dependency] = []
     for argument in arguments:
@@ -139,11 +133,11 @@ def parse_dependencies(pod: Obj) -> tuple[Dependency, ...]:
 
 
 def compute_status(pod: Obj, context: PodContext, timings: KubeletTimings) -> ComputedStatus:
-    """Say what the status of a bound pod is at `facts.now`."""
+    """Return the status of a bound pod at `context.now`."""
     if not context.node_ready:
         return ComputedStatus(_compute_node_lost_status(pod, context.now), None)
-    line = _compute_timeline(pod, context, timings)
-    runs = {c["name"]: _compute_container(c, line, context.now, pod, timings) for c in pod["spec"]["containers"]}
+    timeline = _compute_timeline(pod, context, timings)
+    runs = {c["name"]: _compute_container(c, timeline, context.now, pod, timings) for c in pod["spec"]["containers"]}
     status = {
         **(pod.get("status") or {}),
         "phase": _compute_phase(pod, runs.values()),
@@ -151,41 +145,41 @@ def compute_status(pod: Obj, context: PodContext, timings: KubeletTimings) -> Co
         "hostIP": context.host_ip,
         "hostIPs": [{"ip": context.host_ip}],
         "containerStatuses": [_render_container_status(pod, c, runs[c["name"]]) for c in pod["spec"]["containers"]],
-        "conditions": _compute_conditions(pod, line, runs, context.now),
+        "conditions": _compute_conditions(pod, timeline, runs, context.now),
     }
     if pod["spec"].get("initContainers"):
-        status["initContainerStatuses"] = list(_render_init_statuses(pod, line, context.now))
-    if context.now >= line.created_at:
+        status["initContainerStatuses"] = list(_render_init_statuses(pod, timeline, context.now))
+    if context.now >= timeline.created_at:
         status |= {"podIP": context.pod_ip, "podIPs": [{"ip": context.pod_ip}]}
-    moments = chain(_list_start_times(pod, line), (run.next_change_at for run in runs.values()))
+    moments = chain(_list_start_times(pod, timeline), (run.next_change_at for run in runs.values()))
     return ComputedStatus(status, min((at for at in moments if at is not None and at > context.now), default=None))
 
 
 def find_bound_at(pod: Obj) -> datetime:
-    """Read from a stored pod when it was bound, to the second."""
-    scheduled = find_condition(pod, "PodScheduled") or {}
-    return parse_time(scheduled.get("lastTransitionTime") or pod["metadata"]["creationTimestamp"])
+    """Return when a stored pod was bound, to the second."""
+    scheduled = find_condition(pod, "PodScheduled")
+    return parse_stored_time(scheduled.get("lastTransitionTime") or pod["metadata"]["creationTimestamp"])
 
 
 def find_initialized_at(pod: Obj) -> datetime | None:
-    """Read from a stored pod since when its init containers are done, to the second."""
-    initialized = find_condition(pod, "Initialized") or {}
+    """Return when the init containers of a stored pod had ended, to the second."""
+    initialized = find_condition(pod, "Initialized")
     since = initialized.get("lastTransitionTime")
-    return parse_time(since) if since and initialized.get("status") == "True" else None
+    return parse_stored_time(since) if since and initialized.get("status") == "True" else None
 
 
 def find_deleted_at(pod: Obj) -> datetime:
-    """Read from a stored pod when its deletion was asked for, to the second."""
-    return parse_time(pod["metadata"]["deletionTimestamp"]) - timedelta(seconds=_grace_seconds(pod))
+    """Return when a stored pod was deleted, to the second."""
+    return parse_stored_time(pod["metadata"]["deletionTimestamp"]) - timedelta(seconds=_grace_seconds(pod))
 
 
 def compute_stopped_at(pod: Obj, deleted_at: datetime, timings: KubeletTimings) -> datetime:
-    """Say when the containers of a pod that is being deleted have stopped."""
+    """Return when the containers of a terminating pod have stopped."""
     return deleted_at + timedelta(seconds=min(_grace_seconds(pod), timings.termination))
 
 
 def compute_final_status(pod: Obj, now: datetime) -> Obj:
-    """Give the last status of a pod whose containers have stopped, for those that finalizers keep for a while."""
+    """Return the last status of a pod whose containers have stopped; a pod with finalizers keeps it for a while."""
     status = pod.get("status") or {}
     done = {"exitCode": 0, "reason": "Completed", "finishedAt": render_time(now)}
     stopped = [
@@ -197,12 +191,12 @@ def compute_final_status(pod: Obj, now: datetime) -> Obj:
         **status,
         "phase": "Succeeded",
         "containerStatuses": stopped,
-        "conditions": merge_conditions(status.get("conditions"), conditions, now),
+        "conditions": merge_conditions(status.get("conditions"), conditions, render_time(now)),
     }
 
 
 def compute_events(before: Obj, after: Obj) -> Iterator[PodEvent]:
-    """Tell what a change of status means, in the events a kubelet would record."""
+    """Yield the Events that a kubelet would record about a change of status."""
     old = {entry["name"]: entry for entry in before.get("containerStatuses") or ()}
     for entry in after.get("containerStatuses") or ():
         was, is_now = (old.get(entry["name"]) or {}).get("state") or {}, entry.get("state") or {}
@@ -253,59 +247,57 @@ def _compute_ready_seconds(pod: Obj, timings: KubeletTimings) -> float:
 
 
 def _compute_jitter(pod: Obj) -> float:
-    """Give a factor around 1 that is always the same for one pod, so that a crowd does not become Ready at
-    once.
-    """
+    """Return a factor around 1, always the same for one pod, so that pods do not all become Ready at once."""
     fraction = (zlib.crc32(pod["metadata"]["uid"].encode()) % 1001) / 1000
     return 1 - _JITTER + 2 * _JITTER * fraction
 
 
 def _find_fault(image: str) -> str | None:
-    """Read the fault an image stands for: the tag of `registry:5000/team/app:broken@sha256:…` is broken."""
+    """Return the fault that an image stands for: the tag of `registry:5000/team/app:broken@sha256:…` is broken."""
     tag = image.partition("@")[0].rpartition("/")[2].partition(":")[2]
     return tag if tag in _FAULTS else None
 
 
-def _list_start_times(pod: Obj, line: _Timeline) -> Iterator[datetime]:
-    """List the moments at which something begins before the containers run."""
-    yield line.created_at
+def _list_start_times(pod: Obj, timeline: _Timeline) -> Iterator[datetime]:
+    """Yield the times at which something begins before the containers run."""
+    yield timeline.created_at
     for number in range(1, len(pod["spec"].get("initContainers") or ())):
-        yield line.created_at + timedelta(seconds=line.init_seconds * number)
-    if line.started_at is not None:
-        yield line.started_at
+        yield timeline.created_at + timedelta(seconds=timeline.init_seconds * number)
+    if timeline.started_at is not None:
+        yield timeline.started_at
 
 
 def _compute_container(
-    container: Obj, line: _Timeline, now: datetime, pod: Obj, timings: KubeletTimings
+    container: Obj, timeline: _Timeline, now: datetime, pod: Obj, timings: KubeletTimings
 ) -> _ContainerRun:
-    started_at = line.started_at
+    started_at = timeline.started_at
     if started_at is None or now < started_at:
-        initializing = pod["spec"].get("initContainers") and now >= line.created_at
+        initializing = pod["spec"].get("initContainers") and now >= timeline.created_at
         reason = "PodInitializing" if initializing else "ContainerCreating"
         return _ContainerRun(
             {"waiting": {"reason": reason}}, {}, running=False, ready=False, restarts=0, next_change_at=started_at
         )
     fault = _find_fault(container.get("image") or "")
     if fault in (CRASH, CRASH_READY, OUT_OF_MEMORY):
-        return _compute_crashing_container(line, started_at, now, pod, timings, fault=fault)
+        return _compute_crashing_container(timeline, started_at, now, pod, timings, fault=fault)
     if fault == MISSING:
-        return _compute_unpullable_container(container["image"], line, started_at, now, timings)
+        return _compute_unpullable_container(container["image"], timeline, started_at, now, timings)
     if fault == MISCONFIGURED:
         waiting = {"reason": "CreateContainerConfigError", "message": f'secret "{container["name"]}" not found'}
         return _ContainerRun({"waiting": waiting}, {}, running=False, ready=False, restarts=0, next_change_at=None)
     state = {"running": {"startedAt": render_time(started_at)}}
-    ready_at = started_at + timedelta(seconds=line.ready_seconds)
+    ready_at = started_at + timedelta(seconds=timeline.ready_seconds)
     ready = fault != BROKEN and now >= ready_at
     wake_at = None if ready or fault == BROKEN else ready_at
     return _ContainerRun(state, {}, running=True, ready=ready, restarts=0, next_change_at=wake_at)
 
 
 def _compute_unpullable_container(
-    image: str, line: _Timeline, first: datetime, now: datetime, timings: KubeletTimings
+    image: str, timeline: _Timeline, first: datetime, now: datetime, timings: KubeletTimings
 ) -> _ContainerRun:
-    """Follow an image that cannot be pulled: an attempt takes as long as a crashing container runs, then a pause."""
-    loop = _compute_restart_cycle((now - first).total_seconds(), line.crash_seconds, timings)
-    pauses_at = first + timedelta(seconds=loop.started_after + line.crash_seconds)
+    """Compute a container whose image cannot be pulled: attempts as long as a crashing one runs, then back-off."""
+    loop = _compute_restart_cycle((now - first).total_seconds(), timeline.crash_seconds, timings)
+    pauses_at = first + timedelta(seconds=loop.started_after + timeline.crash_seconds)
     waiting = {"reason": "ErrImagePull", "message": f'failed to pull image "{image}": not found'}
     if now >= pauses_at:
         waiting = {"reason": "ImagePullBackOff", "message": f'Back-off pulling image "{image}"'}
@@ -314,16 +306,16 @@ def _compute_unpullable_container(
 
 
 def _compute_crashing_container(
-    line: _Timeline, first: datetime, now: datetime, pod: Obj, timings: KubeletTimings, *, fault: str
+    timeline: _Timeline, first: datetime, now: datetime, pod: Obj, timings: KubeletTimings, *, fault: str
 ) -> _ContainerRun:
-    """Follow a container that exits, waits and starts again; its n-th pause is 10, 20, 40 … 300 s."""
+    """Compute a container that exits, waits and restarts; its back-off is 10, 20, 40 … 300 s."""
     is_killed, ready = fault == OUT_OF_MEMORY, fault == CRASH_READY
-    loop = _compute_restart_cycle((now - first).total_seconds(), line.crash_seconds, timings)
+    loop = _compute_restart_cycle((now - first).total_seconds(), timeline.crash_seconds, timings)
     started_at, restarts = first + timedelta(seconds=loop.started_after), loop.restarts
     policy = pod["spec"].get("restartPolicy") or "Always"
     if policy == "Never":
         started_at, restarts = first, 0
-    run = timedelta(seconds=line.crash_seconds)
+    run = timedelta(seconds=timeline.crash_seconds)
     exits_at = started_at + run
     exited = _render_terminated_state(started_at, exits_at, is_killed=is_killed)
     if now < exits_at:
@@ -342,16 +334,16 @@ def _compute_crashing_container(
 
 @dataclass(frozen=True, slots=True)
 class _RestartCycle:
-    """One round of something that is tried again and again."""
+    """One attempt of something that is retried with back-off."""
 
-    started_after: float  # seconds after the first one
-    restarts: int  # how many came before
-    backoff: float  # that follows it
+    started_after: float  # seconds after the first attempt
+    restarts: int  # how many attempts came before
+    backoff: float  # seconds after this attempt
     previous_backoff: float
 
 
 def _compute_restart_cycle(elapsed: float, run: float, timings: KubeletTimings) -> _RestartCycle:
-    """Give the round that is under way, or was the last one before the pause that is."""
+    """Return the current attempt, or during a back-off the last one."""
     began, restarts, pause, before = 0.0, 0, timings.first_backoff, 0.0
     while pause < timings.last_backoff:
         if elapsed < began + run + pause:
@@ -377,21 +369,21 @@ def _compute_phase(pod: Obj, runs: Iterable[_ContainerRun]) -> str:
     return "Failed" if ended else "Pending"
 
 
-def _compute_conditions(pod: Obj, line: _Timeline, runs: dict[str, _ContainerRun], now: datetime) -> list[Obj]:
-    initialized = line.started_at is not None and now >= line.started_at
+def _compute_conditions(pod: Obj, timeline: _Timeline, runs: dict[str, _ContainerRun], now: datetime) -> list[Obj]:
+    initialized = timeline.started_at is not None and now >= timeline.started_at
     if not pod["spec"].get("initContainers"):
         initialized = True
     unready = [name for name, run in runs.items() if not run.ready]
     why = {"reason": "ContainersNotReady", "message": f"containers with unready status: [{' '.join(unready)}]"}
     waits = {} if initialized else {"reason": "ContainersNotInitialized", "message": "init containers are at work"}
     computed = [
-        make_condition("PodReadyToStartContainers", holds=now >= line.created_at),
+        make_condition("PodReadyToStartContainers", holds=now >= timeline.created_at),
         make_condition("Initialized", holds=initialized, **waits),
         _compute_ready_condition(pod, why if unready else {}),
         make_condition("ContainersReady", holds=not unready, **(why if unready else {})),
         make_condition("PodScheduled", holds=True),
     ]
-    merged = merge_conditions((pod.get("status") or {}).get("conditions"), computed, now)
+    merged = merge_conditions((pod.get("status") or {}).get("conditions"), computed, render_time(now))
     known = {kind: place for place, kind in enumerate(POD_CONDITIONS)}
     return sorted(merged, key=lambda condition: known.get(condition["type"], -1))
 
@@ -400,7 +392,7 @@ def _compute_ready_condition(pod: Obj, why_containers: dict[str, str]) -> Obj:
     if why_containers:
         return make_condition("Ready", holds=False, **why_containers)
     gates = [gate["conditionType"] for gate in pod["spec"].get("readinessGates") or ()]
-    closed = [gate for gate in gates if (find_condition(pod, gate) or {}).get("status") != "True"]
+    closed = [gate for gate in gates if not is_true(pod, gate)]
     if closed:
         message = f'the status of pod readiness gate "{closed[0]}" is not "True"'
         return make_condition("Ready", holds=False, reason="ReadinessGatesNotReady", message=message)
@@ -408,19 +400,19 @@ def _compute_ready_condition(pod: Obj, why_containers: dict[str, str]) -> Obj:
 
 
 def _compute_node_lost_status(pod: Obj, now: datetime) -> Obj:
-    """Keep the last known status but for Ready: nobody hears from this pod."""
+    """Return the last known status with Ready False: the node of this pod does not report."""
     status = pod.get("status") or {}
     lost = make_condition("Ready", holds=False, reason="NodeNotReady", message="the node of this pod is not ready")
-    return {**status, "conditions": merge_conditions(status.get("conditions"), [lost], now)}
+    return {**status, "conditions": merge_conditions(status.get("conditions"), [lost], render_time(now))}
 
 
-def _render_init_statuses(pod: Obj, line: _Timeline, now: datetime) -> Iterator[Obj]:
+def _render_init_statuses(pod: Obj, timeline: _Timeline, now: datetime) -> Iterator[Obj]:
     inits = pod["spec"]["initContainers"]
     for number, container in enumerate(inits):
-        begins = line.created_at + timedelta(seconds=line.init_seconds * number)
-        ends: datetime | None = begins + timedelta(seconds=line.init_seconds)
+        begins = timeline.created_at + timedelta(seconds=timeline.init_seconds * number)
+        ends: datetime | None = begins + timedelta(seconds=timeline.init_seconds)
         if number == len(inits) - 1:
-            ends = line.started_at
+            ends = timeline.started_at
         yield _render_container_status(pod, container, _compute_init_container(container, begins, ends, now))
 
 
@@ -457,7 +449,7 @@ def _render_container_status(pod: Obj, container: Obj, run: _ContainerRun) -> Ob
 
 
 def _keep_stored_times(pod: Obj, container: Obj, run: _ContainerRun) -> Obj:
-    """Keep the times that the stored status has for this run of the container.
+    """Return the state with the times that the stored status has for this run of the container.
 
     A restarted sandbox knows the binding only to the second: bound at 11.9 and started 0.2 s later is 12 at first
     and 11 after the restart.

@@ -164,12 +164,12 @@ class CommandForm(ABC):
         """Return whether the workload still has the version that the form was filled in from."""
         place, version = WorkloadRef(cluster, namespace, name), given.get(VERSION_FIELD, "")[:_MAX_VERSION_LENGTH]
 
-        def render_standing() -> str:
+        def render_version_check() -> str:
             context = FormContext(place, given)  # each rendering reads the mirror again
             values = {"place": place, "version": version, "now": context.snapshot.version, **self._urls(context, about)}
             return render_to_string("commands/_version_check.html", values)
 
-        return Fragment(("standing", self.name, place, *about.values(), version), render_standing)
+        return Fragment(("version-check", self.name, place, *about.values(), version), render_version_check)
 
     def _form_view(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
         if request.method != "POST":

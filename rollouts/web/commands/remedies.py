@@ -13,7 +13,7 @@ import re
 from abc import abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, ClassVar, Final
 
@@ -27,11 +27,11 @@ from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import ValidationFailed
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
-from rollouts.engine.model.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE, resolve_max_unavailable
+from rollouts.engine.model.budget import DEFAULT_MAX_SURGE, DEFAULT_MAX_UNAVAILABLE
 from rollouts.engine.model.observed import Pod
 from rollouts.engine.model.workload import BudgetSpec
 from rollouts.engine.plan.messages import REMEDY_LABELS
-from rollouts.engine.plan.remedies import Remedy
+from rollouts.engine.plan.remedies import Remedy, with_one_more_unavailable, without_surge
 from rollouts.engine.rollout.levels import is_part_of_component, list_levels
 from rollouts.selectors.revisions import find_previous
 from rollouts.selectors.strategy_detail import PartSource, StrategyLevel
@@ -228,8 +228,8 @@ class NoSurgeForm(_BudgetRemedyForm):
         """Set maxSurge to 0; both budgets cannot be 0."""
         if not level.resolved_max_surge:
             return {}
-        can_move = resolve_max_unavailable(own.max_unavailable, level.replicas) > 0
-        return {"maxSurge": 0} if can_move else {"maxSurge": 0, "maxUnavailable": 1}
+        changed = without_surge(replace(own, max_surge=level.resolved_max_surge), level.replicas)
+        return {"maxSurge": 0, **({} if changed.max_unavailable == own.max_unavailable else {"maxUnavailable": 1})}
 
     def find_override(self, level: StrategyLevel) -> PartSource | None:
         """Return the override that sets maxSurge."""
@@ -253,7 +253,8 @@ class MoreUnavailableForm(_BudgetRemedyForm):
     def compute_budget_change(self, level: StrategyLevel, own: BudgetSpec) -> dict[str, int]:
         """Raise maxUnavailable by one, at most to the number of replicas."""
         now = level.resolved_max_unavailable
-        return {} if now is None or now >= level.replicas else {"maxUnavailable": now + 1}
+        raised = None if now is None else with_one_more_unavailable(BudgetSpec(now), level.replicas).max_unavailable
+        return {"maxUnavailable": raised} if isinstance(raised, int) and raised != now else {}
 
     def find_override(self, level: StrategyLevel) -> PartSource | None:
         """Return the override that sets maxUnavailable."""

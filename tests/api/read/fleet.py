@@ -118,7 +118,7 @@ def store_parts(row: models.Cluster, manifest: Obj, *, outdated: Iterable[int] =
 
 
 def scale_set(row: models.Cluster, manifest: Obj, replicas: int) -> None:
-    """Have another number of replicas wanted, with everything else left as it is."""
+    """Change only the desired replicas."""
     metadata = {**manifest["metadata"], "resourceVersion": str(next(_versions))}
     store_sets(row, [{**manifest, "metadata": metadata, "spec": {**manifest["spec"], "replicas": replicas}}])
 
@@ -140,7 +140,7 @@ def store_nodes(row: models.Cluster, count: int) -> None:
 
 
 def make_history(row: models.Cluster, manifest: Obj, rollouts: int, steps: int = 1) -> list[models.Rollout]:
-    """Put rollouts with their steps and the last revisions on record."""
+    """Record rollouts with their steps, and the last revisions."""
     metadata = manifest["metadata"]
     whose = {
         "cluster": row.name,

@@ -20,8 +20,8 @@ from rollouts import models
 from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.manifests.masking import HIDDEN, MARK, make_workload_reader, mask_manifest
 from rollouts.models import AuditEntry, NamespaceGrant, User
-from rollouts.services.accounts import token_create
 from rollouts.services.audit import Caller, Result, Source, record
+from rollouts.services.tokens import token_create
 from tests.accounts.conftest import bearing, give_token
 from tests.api.read import fleet
 
@@ -72,7 +72,7 @@ def _manifest(version: str) -> Any:
 
 @pytest.fixture
 def sign_in(row: models.Cluster) -> SignIn:
-    """Sign somebody in."""
+    """Sign an account in."""
 
     def make(who: str) -> Client:
         user = _make_user(who)
@@ -134,7 +134,7 @@ def test_a_difference_that_is_hidden_is_told_as_such(sign_in: SignIn) -> None:
     viewer = sign_in("viewer")
     diff = json.loads(viewer.get(f"/api/v1/{BASE}revisions/2/diff/").content)
     assert (diff["changed_cliques"], diff["text"], diff["is_hidden"]) == (["router"], "", True)
-    assert "They differ in what is hidden from your account" in viewer.get(f"/{BASE}revisions/2/").content.decode()
+    assert "They differ in values that your account may not see" in viewer.get(f"/{BASE}revisions/2/").content.decode()
 
 
 def test_reading_is_not_narrowed_by_an_installation_that_is_read_only(sign_in: SignIn, settings: Any) -> None:

@@ -23,7 +23,7 @@ BIG = "workloads/sandbox/default/big/"
 
 @pytest.fixture
 def viewer(client: Client, redis: Any) -> Client:
-    """Somebody who may see."""
+    """An account with the role viewer."""
     user = User.objects.create_user("vera", password="correct horse battery")
     user.groups.add(_role("viewer"))
     client.force_login(user)

@@ -32,12 +32,12 @@ READERS = {"who may apply": make_workload_reader(WORKLOAD), "anybody": PUBLIC_RE
 
 
 def mask_manifest(obj: Any, reader: Reader = READERS["who may apply"]) -> Any:
-    """Return a manifest as somebody sees it who may apply it."""
+    """Return a manifest as shown to an account that may apply it."""
     return masking.mask_manifest(obj, reader)
 
 
 def unmask_manifest(obj: Any, live: Any) -> Any:
-    """Return what somebody sends back with what was hidden put in again."""
+    """Return a manifest that was sent back, with its hidden values restored."""
     return masking.unmask_manifest(obj, live, WORKLOAD, MAX_BODY_BYTES)
 
 

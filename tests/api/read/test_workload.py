@@ -1,4 +1,4 @@
-"""What is told of one workload: detail, manifest, strategy, diagnosis and history."""
+"""The views of one workload: detail, manifest, strategy, diagnosis and history."""
 
 import json
 from dataclasses import replace
@@ -31,7 +31,7 @@ def row() -> models.Cluster:
 
 @pytest.fixture
 def person(client: Client, django_user_model: Any, redis: Any) -> Client:
-    """Somebody who may see."""
+    """An account with the role viewer."""
     client.force_login(django_user_model.objects.create_superuser("ada"))
     return client
 

@@ -1,4 +1,4 @@
-"""The web server of the product on a Redis and a database of its own, and somebody who watches its feed."""
+"""The product's web server with its own Redis and database, and a client of its feed."""
 
 import contextlib
 import http.client
@@ -82,7 +82,7 @@ class WebServer:
 
     @contextlib.contextmanager
     def watch(self, parameters: str = "", last_id: str = "") -> Iterator["Watch"]:
-        """Watch the feed; when this begins, the server tells of whatever is published."""
+        """Read the feed; after this begins, the server sends every published change."""
         headers = {"Authorization": f"Bearer {TOKEN}"} | ({"Last_Event_ID": last_id} if last_id else {})
         answer = self.request(f"feed/{parameters}", **headers)
         assert answer.status == 200, answer.read()

@@ -1,4 +1,4 @@
-"""The API half of a sandbox: as values in the test's own process, and served over HTTP."""
+"""The API server of a sandbox: called in the test's own process, and served over HTTP."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ CRDS = HERE.parents[2] / "deploy" / "crds"
 
 @dataclass(frozen=True, slots=True)
 class Api:
-    """The verbs over an empty store, with a clock moved by hand."""
+    """The verbs over an empty store, with a clock that the test sets."""
 
     verbs: Verbs
     store: Storage

@@ -1,6 +1,6 @@
-"""Conversations with an API server: requests in a row, each about objects that earlier ones made.
+"""Conversations with an API server: sequences of requests, each about objects that earlier ones created.
 
-`test_parity` has each conversation with the sandbox and with a real kube-apiserver, and expects the same answers.
+`test_parity` sends each conversation to the sandbox and to a real kube-apiserver, and expects the same responses.
 """
 
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""Small manifests for the tests, and the clock they run by."""
+"""Small manifests for the tests, and a clock that they set."""
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -28,7 +28,7 @@ def pod(name: str = "p", *, labels: dict[str, str] | None = None, **spec: Any) -
 
 
 class Clock:
-    """A clock that stands until it is moved."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.now = datetime(2030, 1, 1, tzinfo=UTC)

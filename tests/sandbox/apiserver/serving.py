@@ -1,7 +1,7 @@
 """A sandbox's API, served over HTTP from a thread of the test process, and a bare client for it.
 
-No samples, no controllers: what is stored is what the test wrote. The client shows what went over the wire, so that
-tests can look at codes, headers and bytes.
+No samples and no controllers: only the test writes. The client returns status codes, headers and bytes, so that tests
+can check them.
 """
 
 import contextlib
@@ -17,7 +17,7 @@ from typing import Any
 
 import uvicorn
 
-from rollouts.sandbox.apiserver.asgi import create_app
+from rollouts.sandbox.apiserver.asgi import Application
 from rollouts.sandbox.apiserver.registry import Registry
 from rollouts.sandbox.apiserver.storage import Storage
 from rollouts.sandbox.apiserver.verbs import Verbs
@@ -31,7 +31,7 @@ APPLY = "application/apply-patch+yaml"
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back."""
+    """A response."""
 
     code: int
     headers: Mapping[str, str]  # names in lower case; several values joined by newlines
@@ -65,7 +65,7 @@ class Server:
         raw: bytes | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> Answer:
-        """Send one request; `raw` goes out as it is."""
+        """Send one request; `raw` is sent unchanged."""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=PATIENCE_SECONDS)
         sent = raw if raw is not None else json.dumps(body).encode() if body is not None else None
         given = {"Content-Type": media} if sent is not None else {}
@@ -84,9 +84,9 @@ def served(path: Path | str, registry: Registry) -> Iterator[Server]:
     """Serve a store until the block ends."""
     store = Storage.open(path)
     verbs = Verbs(store, registry, lambda: datetime.now(UTC))
-    app = create_app(verbs, store, registry)
+    app = Application(verbs, store, registry)
     listener = socket.create_server(("127.0.0.1", 0))
-    # Idle connections stay: a client must not find one closed that it is about to write to.
+    # Idle connections stay open, so that a client never writes to one that is closing.
     config = uvicorn.Config(
         app, log_level="warning", lifespan="off", timeout_graceful_shutdown=2, timeout_keep_alive=600
     )

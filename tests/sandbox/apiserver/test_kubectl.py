@@ -1,4 +1,4 @@
-"""`kubectl` against the sandbox: what its users type every day."""
+"""`kubectl` against the sandbox: the commands of daily use."""
 
 import os
 import re
@@ -59,7 +59,7 @@ def _binary() -> str:
 
 
 class RefusedError(Exception):
-    """kubectl said no."""
+    """kubectl failed."""
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ contexts: [{{name: sandbox, context: {{cluster: sandbox, user: sandbox}}}}]
 
 @pytest.fixture
 def kubectl(environment: dict[str, str]) -> Kubectl:
-    """Run kubectl with these arguments; its output comes back, its refusal is raised."""
+    """Run kubectl with these arguments; return its output, raise its error."""
     binary = _binary()
 
     def run(*arguments: str, stdin: str = "") -> str:

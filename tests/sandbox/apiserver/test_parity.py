@@ -1,6 +1,6 @@
-"""The same conversations with the sandbox and with a real kube-apiserver get the same answers, word for word.
+"""The sandbox and a real kube-apiserver answer the same conversations with the same words.
 
-Left out of the comparison is what must differ (uids, times, revisions) and how often a cause is repeated.
+The comparison leaves out what must differ (uids, times, revisions) and how often a cause is repeated.
 """
 
 import http.client
@@ -102,7 +102,7 @@ def _masked(value: Any) -> Any:
         kept = {key: _masked(one) for key, one in value.items() if key not in _DIFFERENT}
         if value.get("kind") == "Status":
             _sort_causes(kept)
-        # They stand in the order of their times, which two servers asked one after the other need not have in common.
+        # They are sorted by time, and the times of two servers may differ.
         kept.get("managedFields", []).sort(key=lambda entry: json.dumps(entry, sort_keys=True))
         for column in kept["columnDefinitions"] if value.get("kind") == "Table" else ():
             del column["description"]
@@ -116,7 +116,7 @@ def _masked(value: Any) -> Any:
 
 
 def _sort_causes(status: dict[str, Any]) -> None:
-    """The real server tells findings in the order of its maps, which is none, and some of them twice."""
+    """Sort the causes and remove duplicates: the real server's order is random, and it repeats some."""
     causes = status.get("details", {}).get("causes", [])
     if status.get("reason") == "Invalid" and len(causes) > 1:
         told = {json.dumps(cause, sort_keys=True) for cause in causes}

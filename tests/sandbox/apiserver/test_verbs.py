@@ -1,4 +1,4 @@
-"""What the verbs keep: names, generations, doors, preconditions, graceful ends, bindings, evictions."""
+"""The rules of the verbs: names, generations, subresources, preconditions, graceful deletion, binding, eviction."""
 
 import re
 from typing import Any
@@ -75,7 +75,7 @@ def test_the_default_namespace_stays(api: Api) -> None:
         api.verbs.delete(api.registry.kind("namespaces"), None, "default")
 
 
-# --- doors, generations, no-ops ------------------------------------------------------------------------------------
+# --- subresources, generations, no-ops --------------------------------------------------------------------------------
 
 
 def test_only_a_change_of_what_is_wanted_counts_a_generation(api: Api) -> None:
@@ -85,7 +85,7 @@ def test_only_a_change_of_what_is_wanted_counts_a_generation(api: Api) -> None:
     assert _merge(api, {"spec": {"replicas": 3}})["metadata"]["generation"] == 2
 
 
-def test_each_door_changes_its_own_part_only(api: Api) -> None:
+def test_each_subresource_changes_only_its_own_part(api: Api) -> None:
     api.verbs.create(api.widgets, "default", widget())
     main = _merge(api, {"status": {"replicas": 5}})
     assert "status" not in main

@@ -1,4 +1,4 @@
-"""Watches over HTTP: what they send first, what they send then, and how they end."""
+"""Watches over HTTP: the initial events, the changes, and the end of the stream."""
 
 import json
 import socket

@@ -1,4 +1,4 @@
-"""Waiting for a condition with a deadline, instead of sleeping and hoping."""
+"""Waits for a condition with a deadline, instead of sleeping for a fixed time."""
 
 import time
 from collections.abc import Callable
@@ -10,7 +10,7 @@ PATIENCE_SECONDS = 90.0
 
 
 def wait_until(condition: Callable[[], T], complaint: str) -> T:
-    """Ask again and again until the condition holds; its value comes back."""
+    """Poll until the condition holds; return its value."""
     deadline = time.monotonic() + PATIENCE_SECONDS
     while time.monotonic() < deadline:
         value = condition()

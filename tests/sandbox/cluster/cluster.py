@@ -1,8 +1,8 @@
-"""The whole behaviour half over a real store and real verbs, driven step by step.
+"""All controllers of the sandbox over a real store and real verbs, driven step by step.
 
-`advance` plays the event loop: it jumps from one due moment to the next and lets the simulation work at each, until
-nothing is due any more before the new time. `restart` throws everything in memory away and opens the same file again,
-which is what a process that was killed does.
+`advance` replaces the event loop: it sets the clock to one due time after the other and lets the controllers work at
+each, until nothing is due before the new time. `restart` drops everything in memory and opens the same file again, as a
+process that was killed does.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,9 +15,9 @@ from rollouts.sandbox.apiserver.patch import PatchType
 from rollouts.sandbox.apiserver.registry import Kind, Registry
 from rollouts.sandbox.apiserver.storage import Storage
 from rollouts.sandbox.apiserver.verbs import Verbs
-from rollouts.sandbox.cluster.conditions import find_condition
 from rollouts.sandbox.cluster.controller_manager import ControllerManager
 from rollouts.sandbox.cluster.pod_lifecycle import READY_SECONDS_ANNOTATION, KubeletTimings
+from rollouts.sandbox.conditions import find_condition
 
 Obj = dict[str, Any]
 CRDS = Path(__file__).parents[3] / "deploy" / "crds"
@@ -27,12 +27,12 @@ STEPS = 100_000
 
 @cache
 def load_registry() -> Registry:
-    """Read the kinds once for all tests; nothing changes them."""
+    """Read the kinds, once for all tests; nothing changes them."""
     return Registry.load(CRDS)
 
 
 class Cluster:
-    """A simulated cluster under a clock of its own."""
+    """A simulated cluster with a clock of its own."""
 
     def __init__(self, path: Path, pace: KubeletTimings) -> None:
         self._path, self._pace = path, pace
@@ -55,12 +55,12 @@ class Cluster:
         assert self.simulation.failures == 0, "a controller failed; see the log"
 
     def restart(self) -> None:
-        """Lose everything but the file."""
+        """Drop everything but the file, and open it again."""
         self.close()
         self._open()
 
     def advance(self, seconds: float = 0.1) -> None:
-        """Let time pass; the default is enough for everything that happens at once."""
+        """Let time pass; the default is enough for everything without a delay."""
         end = self.now + timedelta(seconds=seconds)
         for _ in range(STEPS):
             due = self.simulation.next_due()
@@ -76,7 +76,7 @@ class Cluster:
     def add_node(
         self, name: str, *, gpus: int | None = None, capacity: Mapping[str, str] | None = None, **labels: str
     ) -> None:
-        """Add a node of the usual CPU or GPU shape, or with a capacity of its own."""
+        """Add a node with the default CPU or GPU capacity, or with a capacity of its own."""
         kind = "gpu-node" if gpus else "cpu-node"
         body = {"metadata": {"name": name, "labels": {"node.kubernetes.io/instance-type": kind, **labels}}}
         node = self.verbs.create(self.nodes, None, body)
@@ -149,7 +149,7 @@ class Cluster:
         return self.store.get(self.pods, "default", name) is not None
 
     def placement(self) -> dict[str, str | None]:
-        """Which pod is on which node."""
+        """Return the node of each pod."""
         return {pod["metadata"]["name"]: pod["spec"].get("nodeName") for pod in self.verbs.list(self.pods)}
 
     def bound(self) -> set[str]:
@@ -159,8 +159,7 @@ class Cluster:
         return {name for name in self.placement() if self.condition(self.pod(name), "Ready") == "True"}
 
     def condition(self, obj: Obj, kind: str) -> str | None:
-        found = find_condition(obj, kind)
-        return None if found is None else found["status"]
+        return find_condition(obj, kind).get("status")
 
     def events(self, reason: str) -> list[Obj]:
         found = self.verbs.list(self.registry.kind("events"))

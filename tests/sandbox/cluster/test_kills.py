@@ -1,7 +1,7 @@
-"""Killed after every single write, one after the other: the end is always the same.
+"""A kill after each write in turn: the end state is always the same.
 
-A listener that raises right after a write was stored is what `kill -9` at that line leaves behind: the file has the
-write, the memory is gone. A whole life is lived once undisturbed and then once more for each write it took.
+A subscriber that raises right after a write was stored has the effect of `kill -9` at that line: the file has the
+write, the memory is lost. The test runs a sequence once undisturbed and then once for each of its writes.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ End = dict[str, tuple[str | None, str | None]]
 
 
 class Killed(BaseException):
-    """Not an Exception: nothing in the sandbox may catch it."""
+    """A kill; no Exception, so that nothing in the sandbox catches it."""
 
 
 def kill_after(cluster: Cluster, writes: int) -> None:
@@ -32,7 +32,7 @@ def kill_after(cluster: Cluster, writes: int) -> None:
 
 
 def live(cluster: Cluster, kill: int | None) -> End:
-    """Start a gang, lose a node, delete an owner and what it owns; killed once after `kill` writes if given."""
+    """Start a gang, lose a node, delete an owner with its dependents; with `kill`, be killed after so many writes."""
 
     def advance(seconds: float) -> None:
         end = cluster.now.timestamp() + seconds

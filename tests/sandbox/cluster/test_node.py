@@ -1,4 +1,4 @@
-"""Nodes: what a machine reports of itself and which taints follow."""
+"""Nodes: what a machine reports and which taints follow."""
 
 from rollouts.sandbox.cluster.node import DOWN_ANNOTATION, compute_node_taints
 from tests.sandbox.cluster.cluster import Cluster

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from rollouts.sandbox.cluster.conditions import find_condition
 from rollouts.sandbox.cluster.node import DOWN_ANNOTATION
 from rollouts.sandbox.cluster.pod_lifecycle import KubeletTimings
+from rollouts.sandbox.conditions import find_condition
 from tests.sandbox.cluster.cluster import Cluster
 
 
@@ -49,7 +49,7 @@ def test_a_gated_pod_says_so_and_is_placed_when_the_gate_goes(cluster: Cluster) 
     cluster.add_pod("p", schedulingGates=[{"name": "grove.io/podgang-pending-creation"}])
     cluster.advance(60)
     condition = find_condition(cluster.pod("p"), "PodScheduled")
-    assert condition is not None
+    assert condition
     assert (condition["status"], condition["reason"]) == ("False", "SchedulingGated")
     assert cluster.bound() == set()
     cluster.merge(cluster.pods, "p", {"spec": {"schedulingGates": None}}, namespace="default")
@@ -64,7 +64,7 @@ def test_a_pod_without_room_waits_with_a_reason_and_is_placed_when_room_appears(
     cluster.add_pod("second", gpus=1)
     cluster.advance(5)
     condition = find_condition(cluster.pod("second"), "PodScheduled")
-    assert condition is not None
+    assert condition
     assert condition["reason"] == "Unschedulable"
     assert condition["message"] == "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
     assert [event["count"] for event in cluster.events("FailedScheduling")] == [1]

@@ -1,6 +1,6 @@
-"""Clusters that live through anything: random commands, nodes that come and go, kills in between.
+"""Random commands to a cluster, with nodes that are added and deleted, and kills of the sandbox.
 
-After every command and at the end the same things must hold, whatever happened before.
+The same invariants must hold after every command and at the end.
 """
 
 from collections import Counter
@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from rollouts.engine.scheduling.resources import compute_requests
-from rollouts.sandbox.cluster.conditions import find_condition
 from rollouts.sandbox.cluster.node_info import parse_node_info
 from rollouts.sandbox.cluster.pod_lifecycle import KubeletTimings
+from rollouts.sandbox.conditions import find_condition
 from tests.sandbox.cluster.cluster import Cluster
 from tests.thoroughness import examples
 
@@ -66,7 +66,7 @@ class RandomLife(RuleBasedStateMachine):
     def delete_node(self, name: str) -> None:
         if self.cluster.store.get(self.cluster.nodes, None, name) is not None:
             self.cluster.verbs.delete(self.cluster.nodes, None, name)
-            self.cluster.advance()  # a new node of this name would take over what the old one left
+            self.cluster.advance()  # a new node of this name would take over the pods of the old one
 
     @rule(seconds=st.sampled_from([0.01, 0.5, 3.0, 30.0]))
     def let_time_pass(self, seconds: float) -> None:
@@ -115,7 +115,7 @@ class RandomLife(RuleBasedStateMachine):
                 assert pod["status"]["phase"] == ("Pending" if is_missing else "Running")
             else:
                 condition = find_condition(pod, "PodScheduled")
-                assert condition is not None
+                assert condition
                 assert condition["reason"] in ("SchedulingGated", "Unschedulable")
 
 

@@ -1,6 +1,6 @@
-"""Two thousand pods: the work grows with the pods, not with pods times anything.
+"""Two thousand pods: the work grows linearly with the pods.
 
-Counted in writes and in nodes examined, never in seconds, so that the test says the same on every machine.
+It is counted in writes and in nodes examined, not in seconds, so that the result is the same on every machine.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ def test_two_thousand_pods_in_gangs_become_ready_with_a_handful_of_writes_each(
     assert len(cluster.ready()) == PODS
     # A pod: bound, creating, running, ready, and two events. A gang: three phases.
     assert cluster.store.revision - before <= 6 * PODS + 4 * PODS // GANG
-    # The pods of all gangs share one template: each pass looks at each node a few times at most.
+    # The pods of all gangs share one template: each pass examines each node a few times at most.
     assert scheduling.nodes_examined <= 3 * NODES * scheduling.passes + PODS
     assert scheduling.passes <= PODS // MAX_BINDINGS_PER_PASS + 2
     assert cluster.simulation.client.write_counts["refused"] == 0

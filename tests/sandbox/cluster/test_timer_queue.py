@@ -1,4 +1,4 @@
-"""The agenda: one moment a key, soonest first, in slices."""
+"""The timer queue: one time a key, soonest first, in slices."""
 
 from datetime import UTC, datetime, timedelta
 

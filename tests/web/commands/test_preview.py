@@ -136,11 +136,11 @@ def test_what_was_followed_in_part_is_not_said_to_go_well_below_the_floor() -> N
     cluster = grouped()
     told = replace(told_of(cluster, with_image(cluster.workload, "app:v2")), end=SimulationEnd.UNFINISHED)
     below = replace(told, pods=replace(told.pods, floor=told.pods.lowest + 1))
-    assert summarize_simulation(below).sentence.endswith("Availability falls below the floor.")
+    assert summarize_simulation(below).sentence.endswith("were simulated. Availability falls below the floor.")
     # Scaled out, it has not been there yet.
     more = replace(told_of(cluster, replace(cluster.workload, replicas=9)), end=SimulationEnd.UNFINISHED)
     assert more.pods.lowest < more.pods.floor
-    assert summarize_simulation(more).sentence.endswith("s were simulated.")
+    assert summarize_simulation(more).sentence.endswith("were simulated.")
 
 
 # ---- the diff

@@ -1,12 +1,12 @@
 """Rewrites the built-in kinds' schemas from the OpenAPI documents of a real API server.
 
-A tool for the day the pinned Kubernetes version moves, not part of the running sandbox:
+A developer runs it when the pinned Kubernetes version changes; the running sandbox does not use it:
 
     kubectl get --raw /openapi/v3/api/v1 | python -m rollouts.sandbox.apiserver.builtin.refresh v1
 
-Each YAML file beside this module is a CustomResourceDefinition: its head (names, scope, subresources, columns) is
-written by hand and kept, its schema is replaced. Descriptions are left out; types, list and map types, merge keys
-and defaults stay. Definitions that occur more than once become YAML anchors, which keeps the files readable.
+Each YAML file beside this module is a CustomResourceDefinition. The tool keeps its head (names, scope, subresources,
+columns), which is written by hand, and replaces its schema. Descriptions are left out; types, list and map types, merge
+keys and defaults stay. Definitions that occur more than once become YAML anchors, which keeps the files readable.
 """
 
 import json
@@ -21,7 +21,7 @@ KEPT = ("type", "format", "enum", "required", "nullable")
 PREFIX = "#/components/schemas/"
 OPAQUE = {"CustomResourceDefinitionSpec", "CustomResourceDefinitionStatus", "FieldsV1", "RawExtension"}
 ZERO_VALUES: tuple[Any, ...] = ("", 0, False, {}, [])
-# What the real server's code defaults although its OpenAPI documents do not say so: definition → field → value.
+# Defaults in the real server's code that its OpenAPI documents lack: definition → field → value.
 CODED_DEFAULTS: dict[str, dict[str, Any]] = {
     "PodSpec": {
         "restartPolicy": "Always",
@@ -53,7 +53,7 @@ CODED_DEFAULTS: dict[str, dict[str, Any]] = {
     "Service": {"spec": {}},
     "PodCondition": {"lastProbeTime": None, "lastTransitionTime": None},
 }
-# Where the real server's refusals list the values in another order than its OpenAPI documents.
+# Where the real server's errors list the values in another order than its OpenAPI documents.
 CODED_ENUMS: dict[str, dict[str, list[str]]] = {"PodSpec": {"restartPolicy": ["Always", "OnFailure", "Never"]}}
 CODED_DEFAULTS["EphemeralContainer"] = CODED_DEFAULTS["Container"]
 
@@ -66,7 +66,7 @@ class Converter:
         self.converted: dict[str, dict[str, Any]] = {}
 
     def definition(self, name: str) -> dict[str, Any]:
-        """Convert a named definition; the same object comes back for each use, so YAML can share it."""
+        """Convert a named definition; return the same object for each use, so that YAML can share it."""
         if name not in self.converted:
             short = name.rsplit(".", 1)[-1]
             self.converted[name] = self._special(short) or self._object(self.definitions[name], short)
@@ -110,7 +110,7 @@ class Converter:
         return {**base, **extras} if extras else base
 
     def _zero_filled(self, result: dict[str, Any], source: dict[str, Any], short: str) -> None:
-        """In a status the real server writes the required fields' zero values instead of asking for them."""
+        """Give required fields of a status their zero values as defaults, as the real server writes them."""
         if not short.endswith(("Status", "Condition", "Statuses")) or "required" not in result:
             return
         for name in result.pop("required"):
@@ -120,7 +120,7 @@ class Converter:
 
 
 def convert_kind(converter: Converter, group: str, version: str, kind: str) -> dict[str, Any]:
-    """The schema of one kind, as its file has it."""
+    """Return the schema of one kind in the form of its file."""
     named = {"group": group, "version": version, "kind": kind}
     found = converter.definitions.items()
     name = next(key for key, value in found if named in value.get("x-kubernetes-group-version-kind", []))
@@ -132,7 +132,7 @@ def convert_kind(converter: Converter, group: str, version: str, kind: str) -> d
 
 
 def rewrite_file(path: Path, converter: Converter, group_version: str) -> None:
-    """Replace the schema in one file, if it is of that group and version; leaves stand on one line."""
+    """Replace the schema in one file, if it is of that group and version; write leaves on one line."""
     manifest = yaml.safe_load(path.read_text())
     spec = manifest["spec"]
     group, _, version = group_version.rpartition("/")

@@ -1,7 +1,7 @@
-"""Keeps the status of PodDisruptionBudgets current (`disruption_budget` decides), so that evictions are honoured.
+"""Keeps the status of PodDisruptionBudgets current, as `disruption_budget` computes it; evictions depend on it.
 
 A change of a pod makes the budgets of its namespace due; without budgets a pod's change costs one lookup. Changes are
-gathered for a moment, so that a crowd of pods that start together is counted a few times and not once for each.
+batched for `BATCH_DELAY`, so that many pods that start together are counted a few times and not once for each.
 """
 
 from collections import defaultdict
@@ -9,27 +9,25 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from rollouts.engine.scheduling.placement import NamespacedName
 from rollouts.sandbox.apiserver.registry import Registry
 from rollouts.sandbox.apiserver.selectors import match_labels
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
-from rollouts.sandbox.cluster.cache import ClusterCache, NamespacedName, is_finished, is_ready, is_terminating, key_of
+from rollouts.sandbox.cluster.cache import ClusterCache, is_finished, is_ready, is_terminating, key_of
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.conditions import parse_time
-from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
+from rollouts.sandbox.cluster.controllers import QueueController
 from rollouts.sandbox.cluster.disruption_budget import CoveredPods, compute_expected_pods, compute_status
-from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.times import parse_stored_time, render_time
 
 Obj = dict[str, Any]
 
-# An eviction that was granted but whose pod is still there counts against the budget for so long.
+# How long a granted eviction counts against the budget while its pod still exists.
 DISRUPTION_TIMEOUT: Final = timedelta(minutes=2)
-
-
 BATCH_DELAY: Final = timedelta(milliseconds=50)
 
 
-class DisruptionController:
-    """Looks at the budgets of namespaces whose pods changed."""
+class DisruptionController(QueueController[NamespacedName]):
+    """Updates the budgets of namespaces whose pods changed."""
 
     def __init__(
         self,
@@ -39,13 +37,12 @@ class DisruptionController:
         client: ControllerClient,
         clock: Callable[[], datetime],
     ) -> None:
+        super().__init__(clock)
         self._store, self._registry, self._cache, self._client = store, registry, cache, client
-        self._clock = clock
         self._by_namespace: defaultdict[str, dict[NamespacedName, None]] = defaultdict(dict)
-        self._queue: TimerQueue[NamespacedName] = TimerQueue()
 
     def observe(self, change: StorageChange) -> None:
-        """Note the budget that changed, or those of the namespace of a pod that did."""
+        """Queue the budget that changed, or the budgets in the namespace of a pod that changed."""
         key, soon = key_of(change.obj), self._clock() + BATCH_DELAY
         if change.kind is self._cache.kinds.pods:
             for budget in self._by_namespace.get(key[0], ()):
@@ -58,18 +55,12 @@ class DisruptionController:
                 self._by_namespace[key[0]][key] = None
                 self._queue.schedule_no_later(key, soon)
 
-    def work(self, now: datetime) -> None:
-        """Write the status of the budgets that are due."""
-        for key in self._queue.pop_due(now, ITEMS_PER_TURN):
-            stored = self._store.get(self._cache.kinds.disruption_budgets, *key)
-            if stored is not None:
-                self._sync_budget(key, stored.obj, now)
+    def _sync(self, key: NamespacedName, now: datetime) -> None:
+        stored = self._store.get(self._cache.kinds.disruption_budgets, *key)
+        if stored is not None:
+            self._update_status(key, stored.obj, now)
 
-    def next_due(self) -> datetime | None:
-        """Say when a budget has to be looked at."""
-        return self._queue.next_due()
-
-    def _sync_budget(self, key: NamespacedName, budget: Obj, now: datetime) -> None:
+    def _update_status(self, key: NamespacedName, budget: Obj, now: datetime) -> None:
         selector = (budget.get("spec") or {}).get("selector")
         stored = self._store.list(self._cache.kinds.pods, key[0])
         pods = [s.obj for s in stored if match_labels(selector, s.obj["metadata"].get("labels") or {})]
@@ -78,10 +69,10 @@ class DisruptionController:
         healthy = sum(is_ready(pod) and pod["metadata"]["name"] not in disrupted for pod in pods)
         covered = CoveredPods(compute_expected_pods(pods, self._fetch_scales(pods)), healthy)
         self._client.update_status(
-            self._cache.kinds.disruption_budgets, budget, compute_status(budget, covered, disrupted, now)
+            self._cache.kinds.disruption_budgets, budget, compute_status(budget, covered, disrupted, render_time(now))
         )
         if disrupted:
-            self._queue.schedule_no_later(key, min(map(parse_time, disrupted.values())) + DISRUPTION_TIMEOUT)
+            self._queue.schedule_no_later(key, min(map(parse_stored_time, disrupted.values())) + DISRUPTION_TIMEOUT)
 
     def _pending_disruptions(self, budget: Obj, pods: list[Obj], now: datetime) -> Obj:
         staying = {pod["metadata"]["name"] for pod in pods if not is_terminating(pod)}
@@ -89,7 +80,7 @@ class DisruptionController:
         return {
             name: since
             for name, since in granted.items()
-            if name in staying and parse_time(since) + DISRUPTION_TIMEOUT > now
+            if name in staying and parse_stored_time(since) + DISRUPTION_TIMEOUT > now
         }
 
     def _fetch_scales(self, pods: list[Obj]) -> dict[str, int | None]:

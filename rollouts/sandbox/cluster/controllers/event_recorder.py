@@ -1,8 +1,8 @@
 """Events: what happened to an object, in words, for `kubectl describe` and the dashboard.
 
-The other controllers record here. The same thing happening again to the same object raises the count of its
-one Event instead of making a second, and an Event is dropped an hour after its last time, as on a real
-cluster; so the number of Events stays bounded however long the sandbox runs.
+The other controllers record them. An incident that happens again to the same object raises the count of its Event, and
+an Event is deleted an hour after its last occurrence, as on a real cluster; so the number of Events stays bounded
+however long the sandbox runs.
 """
 
 import zlib
@@ -10,29 +10,29 @@ from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from rollouts.engine.scheduling.placement import NamespacedName
 from rollouts.sandbox.apiserver.registry import Kind
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
-from rollouts.sandbox.cluster.cache import Kinds, NamespacedName, key_of
+from rollouts.sandbox.cluster.cache import Kinds, key_of
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.conditions import parse_time, render_time
-from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
-from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.cluster.controllers import QueueController
+from rollouts.sandbox.times import parse_stored_time, render_time
 
 Obj = dict[str, Any]
 EventKey = tuple[str, str, str]
 """Uid of the object, reason, message: what makes two events the same."""
 
 EVENT_TTL: Final = timedelta(hours=1)
-_DEFAULT_NAMESPACE: Final = "default"  # where the events of objects without a namespace go
+_DEFAULT_NAMESPACE: Final = "default"  # of the Events of cluster-scoped objects
 
 
-class EventRecorder:
+class EventRecorder(QueueController[NamespacedName]):
     """Writes and expires Events."""
 
     def __init__(self, store: Storage, kinds: Kinds, client: ControllerClient, clock: Callable[[], datetime]) -> None:
-        self._store, self._kinds, self._client, self._clock = store, kinds, client, clock
+        super().__init__(clock)
+        self._store, self._kinds, self._client = store, kinds, client
         self._keys: dict[EventKey, NamespacedName] = {}
-        self._expirations: TimerQueue[NamespacedName] = TimerQueue()
 
     def record(self, kind: Kind, obj: Obj, event: tuple[str, str, str], component: str) -> None:
         """Record an incident — type, reason, message — that concerns an object."""
@@ -61,28 +61,23 @@ class EventRecorder:
         self._client.create(self._kinds.events, namespace, body)
 
     def observe(self, change: StorageChange) -> None:
-        """Keep the index of events current, whoever wrote them."""
+        """Index every Event, also those of clients."""
         if change.kind is not self._kinds.events:
             return
         key, event_key = key_of(change.obj), _make_event_key(change.obj)
         if change.type == "DELETED":
             self._keys.pop(event_key, None)
-            self._expirations.cancel(key)
+            self._queue.cancel(key)
         else:
             self._keys[event_key] = key
             last = change.obj.get("lastTimestamp") or change.obj["metadata"]["creationTimestamp"]
-            self._expirations.schedule(key, parse_time(last) + EVENT_TTL)
+            self._queue.schedule(key, parse_stored_time(last) + EVENT_TTL)
 
-    def work(self, now: datetime) -> None:
-        """Drop the events whose hour is over."""
-        for namespace, name in self._expirations.pop_due(now, ITEMS_PER_TURN):
-            stored = self._store.get(self._kinds.events, namespace, name)
-            if stored is not None:
-                self._client.delete(self._kinds.events, stored.obj)
-
-    def next_due(self) -> datetime | None:
-        """Say when the next event expires."""
-        return self._expirations.next_due()
+    def _sync(self, key: NamespacedName, now: datetime) -> None:
+        """Delete an Event that has expired."""
+        stored = self._store.get(self._kinds.events, *key)
+        if stored is not None:
+            self._client.delete(self._kinds.events, stored.obj)
 
     def _find_event(self, event_key: EventKey) -> Obj | None:
         key = self._keys.get(event_key)

@@ -1,9 +1,9 @@
 """The garbage collector: keeps the graph of owners and dependents and carries out what `garbage_collection` decides.
 
-The graph is two dictionaries by uid, changed with every write, so that an owner finds its dependents without
-looking at anything else: deleting an owner of n dependents costs n, whatever else is stored. An owner deleted
-in the foreground counts the dependents that block it; it is looked at again when that count reaches zero, not
-each time one of them goes.
+The graph is two dictionaries by uid, updated with every write, so the dependents of an owner are found without a
+search: deleting an owner of n dependents costs n, whatever else is stored. For an owner that is deleted in the
+foreground the graph counts the dependents that block it; the owner is queued again when that count reaches zero, not
+each time one of them is removed.
 """
 
 from collections import defaultdict
@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from rollouts.sandbox.apiserver.objectmeta import FOREGROUND_FINALIZER, ORPHAN_FINALIZER
 from rollouts.sandbox.apiserver.registry import Kind
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.cache import is_terminating
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
+from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN, QueueController
 from rollouts.sandbox.cluster.garbage_collection import (
-    FOREGROUND_FINALIZER,
-    ORPHAN_FINALIZER,
     Delete,
     Keep,
     OwnerState,
@@ -29,14 +28,13 @@ from rollouts.sandbox.cluster.garbage_collection import (
     without_finalizer,
     without_owner_references,
 )
-from rollouts.sandbox.cluster.timer_queue import TimerQueue
 
 Obj = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class _GraphNode:
-    """Where an object is, and what of it the graph is made of."""
+    """An object in the graph: its key and its owners."""
 
     kind: Kind
     namespace: str | None
@@ -45,20 +43,20 @@ class _GraphNode:
     is_deleting_dependents: bool
 
 
-class GarbageCollector:
-    """Looks at objects whose owners changed, and at owners that wait for their dependents."""
+class GarbageCollector(QueueController[str]):
+    """Processes objects whose owners changed, and owners that wait for their dependents."""
 
     def __init__(self, store: Storage, client: ControllerClient, clock: Callable[[], datetime]) -> None:
-        self._store, self._client, self._clock = store, client, clock
+        super().__init__(clock)
+        self._store, self._client = store, client
         self._nodes: dict[str, _GraphNode] = {}
         self._dependents: defaultdict[str, dict[str, None]] = defaultdict(dict)
         self._blocking_dependents: defaultdict[str, int] = defaultdict(int)
-        self._queue: TimerQueue[str] = TimerQueue()
 
     # --- the graph -------------------------------------------------------------------------------------------
 
     def observe(self, change: StorageChange) -> None:
-        """Follow a change in the graph and note who has to be looked at."""
+        """Update the graph with a change, and queue the objects that it concerns."""
         uid = change.obj["metadata"]["uid"]
         before = self._nodes.pop(uid, None)
         after = None if change.type == "DELETED" else _parse_graph_node(change.kind, change.obj)
@@ -98,17 +96,11 @@ class GarbageCollector:
 
     # --- the work --------------------------------------------------------------------------------------------
 
-    def work(self, now: datetime) -> None:
-        """Look at the objects that are due."""
-        for uid in self._queue.pop_due(now, ITEMS_PER_TURN):
-            entry = self._nodes.get(uid)
-            stored = self._store.get(entry.kind, entry.namespace, entry.name) if entry else None
-            if entry is not None and stored is not None and stored.obj["metadata"]["uid"] == uid:
-                self._process(uid, entry, stored.obj)
-
-    def next_due(self) -> datetime | None:
-        """Say when an object has to be looked at."""
-        return self._queue.next_due()
+    def _sync(self, key: str, now: datetime) -> None:
+        entry = self._nodes.get(key)
+        stored = self._store.get(entry.kind, entry.namespace, entry.name) if entry else None
+        if entry is not None and stored is not None and stored.obj["metadata"]["uid"] == key:
+            self._process(key, entry, stored.obj)
 
     def _process(self, uid: str, entry: _GraphNode, obj: Obj) -> None:
         if is_orphaning(obj):
@@ -119,7 +111,7 @@ class GarbageCollector:
             self._attempt_to_delete(uid, entry, obj)
 
     def _orphan_dependents(self, uid: str, entry: _GraphNode, obj: Obj) -> None:
-        """Free a slice of the dependents; the owner may go when none is left."""
+        """Remove the owner from a slice of its dependents; remove its finalizer when none is left."""
         for dependent in [*self._dependents.get(uid, ())][:ITEMS_PER_TURN]:
             other = self._nodes[dependent]
             stored = self._store.get(other.kind, other.namespace, other.name)
@@ -131,12 +123,12 @@ class GarbageCollector:
             self._client.update(entry.kind, without_finalizer(obj, ORPHAN_FINALIZER))
 
     def _attempt_to_delete(self, uid: str, entry: _GraphNode, obj: Obj) -> None:
-        verdict = choose_action(
+        action = choose_action(
             obj,
             lambda reference: self._get_owner_state(entry, reference),
             has_dependents=bool(self._dependents.get(uid)),
         )
-        match verdict:
+        match action:
             case Delete(propagation):
                 self._client.delete(entry.kind, obj, propagation=propagation)
             case Keep(drop) if drop:
@@ -150,10 +142,9 @@ class GarbageCollector:
 
 
 def _matches_reference(owner: _GraphNode, dependent: _GraphNode, reference: Obj) -> bool:
-    """Say whether the object with the reference's uid is what the reference names, and within reach.
+    """Return whether the object with the uid of a reference is the one that the reference names.
 
-    An owner is in the dependent's namespace or in none; anything else does not exist as far as the dependent
-    goes.
+    An owner is cluster-scoped or in the dependent's namespace; any other object counts as absent.
     """
     group = reference["apiVersion"].rpartition("/")[0]
     named = (owner.kind.group, owner.kind.kind, owner.name) == (group, reference["kind"], reference["name"])

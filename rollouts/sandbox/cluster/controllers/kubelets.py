@@ -1,12 +1,12 @@
-"""The kubelets of all nodes: give each bound pod the status of the moment, and end the pods that are deleted.
+"""The kubelets of all nodes: write the current status of each bound pod, and remove pods that have terminated.
 
-`pod_lifecycle.compute_status` decides; this asks it when a pod is bound or changed, when its next moment comes,
-when its node goes or comes back, and when a clique it waits for gets or loses a Ready pod. Exact moments
-(bound, deleted, unblocked) are kept while the process lives; after a restart they are read from the stored
-pod, to the second.
+`pod_lifecycle.compute_status` computes the status. This controller calls it when a pod is bound or changed, when its
+status is due to change, when its node becomes ready or not ready, and when a clique it depends on gets or loses a Ready
+pod. The exact times of binding, deletion and met dependencies are kept while the process lives; after a restart they
+are read from the stored pod, to the second.
 
-A kubelet on a node that is not ready does nothing: its pods are marked not Ready once and keep existing,
-deleted or not, until the node is back, is deleted, or somebody deletes them by force.
+A kubelet on a node that is not ready does nothing: its pods are marked not Ready once and stay, deleted or not, until
+the node is ready again or deleted, or a client deletes them with a grace period of 0.
 """
 
 from collections import defaultdict
@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from rollouts.engine.scheduling.placement import NamespacedName
 from rollouts.sandbox.apiserver.storage import StorageChange
 from rollouts.sandbox.cluster import pod_lifecycle
 from rollouts.sandbox.cluster.cache import (
     ClusterCache,
-    NamespacedName,
     clique_key,
     is_finished,
     is_ready,
@@ -28,10 +28,9 @@ from rollouts.sandbox.cluster.cache import (
     node_name,
 )
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.conditions import is_true
-from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
+from rollouts.sandbox.cluster.controllers import QueueController
 from rollouts.sandbox.cluster.controllers.event_recorder import EventRecorder
-from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.conditions import is_true
 
 Obj = dict[str, Any]
 
@@ -42,19 +41,19 @@ _ADDRESS_COUNT: Final = 1 << 18
 
 @dataclass(slots=True)
 class _PodState:
-    """What is known of a pod on a node besides its manifest."""
+    """What a kubelet knows of a pod besides its manifest."""
 
     uid: str
     bound_at: datetime
-    address: str  # empty until one is needed: at a restart the pods that have one must be known first
+    address: str  # empty until needed: at a restart the addresses of all stored pods must be reserved first
     deleted_at: datetime | None = None
-    is_stop_recorded: bool = False  # the event that says so is recorded
+    is_stop_recorded: bool = False  # the Killing event is recorded
     dependencies_met_at: datetime | None = None
     dependencies: tuple[pod_lifecycle.Dependency, ...] = ()
 
 
-class Kubelets:
-    """Keeps the status of every bound pod what its age and surroundings make it."""
+class Kubelets(QueueController[NamespacedName]):
+    """Keeps the status of every bound pod current."""
 
     def __init__(
         self,
@@ -64,39 +63,33 @@ class Kubelets:
         clock: Callable[[], datetime],
         timings: pod_lifecycle.KubeletTimings,
     ) -> None:
+        super().__init__(clock)
         self._cache, self._client, self._recorder = cache, client, recorder
-        self._clock, self._timings = clock, timings
-        self._queue: TimerQueue[NamespacedName] = TimerQueue()
+        self._timings = timings
         self._pod_states: dict[NamespacedName, _PodState] = {}
         self._dependents: defaultdict[NamespacedName, dict[NamespacedName, None]] = defaultdict(
             dict
-        )  # clique → pods that wait for it
+        )  # clique → pods that depend on it
         self._addresses = _PodAddresses()
         self._own_write: NamespacedName | None = None
 
     def observe(self, change: StorageChange) -> None:
-        """Note the pods whose status a change may move."""
+        """Queue the pods whose status a change may affect."""
         if change.kind is self._cache.kinds.pods:
             self._observe_pod(change)
         elif change.kind is self._cache.kinds.nodes:
             self._observe_node(change)
 
-    def work(self, now: datetime) -> None:
-        """Look at the pods that are due."""
-        for key in self._queue.pop_due(now, ITEMS_PER_TURN):
-            pod = self._cache.get_pod(key)
-            state = self._pod_states.get(key)
-            if pod is None or state is None:
-                continue
-            self._own_write = key
-            try:
-                self._sync_pod(key, pod, state, now)
-            finally:
-                self._own_write = None
-
-    def next_due(self) -> datetime | None:
-        """Say when the next pod is due."""
-        return self._queue.next_due()
+    def _sync(self, key: NamespacedName, now: datetime) -> None:
+        pod = self._cache.get_pod(key)
+        state = self._pod_states.get(key)
+        if pod is None or state is None:
+            return
+        self._own_write = key
+        try:
+            self._sync_pod(key, pod, state, now)
+        finally:
+            self._own_write = None
 
     # --- what changed ----------------------------------------------------------------------------------------
 
@@ -115,7 +108,7 @@ class Kubelets:
         if is_terminating(pod) and known.deleted_at is None:
             fresh = change.old is not None
             known.deleted_at = self._clock() if fresh else pod_lifecycle.find_deleted_at(pod)
-        # What this controller writes itself needs no second look: the outlook said when to look again.
+        # A write of this controller does not queue the pod: `compute_status` returned when it is due next.
         if self._own_write != key:
             self._queue.schedule_no_later(key, self._clock())
 
@@ -158,7 +151,7 @@ class Kubelets:
         for key in keys:
             self._queue.schedule_no_later(key, now)
 
-    # --- looking after one pod -------------------------------------------------------------------------------
+    # --- one pod -------------------------------------------------------------------------------
 
     def _sync_pod(self, key: NamespacedName, pod: Obj, state: _PodState, now: datetime) -> None:
         node = self._cache.nodes.get(pod["spec"]["nodeName"])
@@ -212,18 +205,18 @@ class Kubelets:
 
 
 class _PodAddresses:
-    """Pod addresses, handed out in a row and again only after all others."""
+    """Pod addresses, allocated in order; a released one is used again only after all others."""
 
     def __init__(self) -> None:
         self._taken = {""}
         self._last = 0
 
     def reserve(self, address: str) -> None:
-        """Note an address that a stored pod has."""
+        """Reserve an address that a stored pod has."""
         self._taken.add(address)
 
     def allocate(self) -> str:
-        """Take the next free address."""
+        """Allocate the next free address."""
         address = ""
         while address in self._taken:
             self._last = self._last % _ADDRESS_COUNT + 1
@@ -233,7 +226,7 @@ class _PodAddresses:
         return address
 
     def release(self, address: str) -> None:
-        """Free an address."""
+        """Release an address."""
         if address:
             self._taken.discard(address)
 

@@ -1,7 +1,7 @@
-"""Empties namespaces that are being deleted, and lets them go when nothing is left.
+"""Empties terminating namespaces, and removes their finalizers when nothing is left in them.
 
-Objects are deleted as anyone would delete them: pods gracefully, objects with finalizers when those are gone.
-While something is left the namespace is looked at again after every deletion in it.
+It deletes objects as a client would: pods gracefully, and objects with finalizers stay until those are removed. While
+something is left, every deletion in the namespace queues it again.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,25 +13,25 @@ from rollouts.sandbox.apiserver.registry import Kind, Registry
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.cache import Kinds, is_terminating
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
-from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN, QueueController
 
 Obj = dict[str, Any]
 
 
-class NamespaceController:
-    """Looks at namespaces that are leaving."""
+class NamespaceController(QueueController[str]):
+    """Empties terminating namespaces."""
+
+    items_per_turn = 1  # a namespace deletes ITEMS_PER_TURN objects a turn
 
     def __init__(
         self, store: Storage, registry: Registry, kinds: Kinds, client: ControllerClient, clock: Callable[[], datetime]
     ) -> None:
-        self._store, self._registry, self._kinds = store, registry, kinds
-        self._client, self._clock = client, clock
+        super().__init__(clock)
+        self._store, self._registry, self._kinds, self._client = store, registry, kinds, client
         self._terminating: set[str] = set()
-        self._queue: TimerQueue[str] = TimerQueue()
 
     def observe(self, change: StorageChange) -> None:
-        """Note namespaces that are leaving, and deletions in them."""
+        """Queue terminating namespaces, and again after each deletion in them."""
         if change.kind is self._kinds.namespaces:
             name = change.obj["metadata"]["name"]
             if change.type == "DELETED":
@@ -42,23 +42,18 @@ class NamespaceController:
         elif change.type == "DELETED" and change.obj["metadata"].get("namespace") in self._terminating:
             self._queue.schedule_no_later(change.obj["metadata"]["namespace"], self._clock())
 
-    def work(self, now: datetime) -> None:
-        """Delete a slice of what is in a leaving namespace, or the namespace."""
-        for name in self._queue.pop_due(now, 1):
-            stored = self._store.get(self._kinds.namespaces, None, name)
-            if stored is None:
-                continue
-            batch = list(islice(self._list_deletable(name), ITEMS_PER_TURN))
-            for kind, obj in batch:
-                self._client.delete(kind, obj, propagation="Background")
-            if batch:
-                self._queue.schedule_no_later(name, now)
-            elif not any(True for _ in self._list_contents(name)):
-                self._client.finalize_namespace(self._kinds.namespaces, stored.obj)
-
-    def next_due(self) -> datetime | None:
-        """Say when a namespace has to be looked at."""
-        return self._queue.next_due()
+    def _sync(self, key: str, now: datetime) -> None:
+        """Delete a slice of the objects in a namespace, or finalize the namespace once it is empty."""
+        stored = self._store.get(self._kinds.namespaces, None, key)
+        if stored is None:
+            return
+        batch = list(islice(self._list_deletable(key), ITEMS_PER_TURN))
+        for kind, obj in batch:
+            self._client.delete(kind, obj, propagation="Background")
+        if batch:
+            self._queue.schedule_no_later(key, now)
+        elif not any(True for _ in self._list_contents(key)):
+            self._client.finalize_namespace(self._kinds.namespaces, stored.obj)
 
     def _list_deletable(self, namespace: str) -> Iterator[tuple[Kind, Obj]]:
         return ((kind, obj) for kind, obj in self._list_contents(namespace) if not is_terminating(obj))

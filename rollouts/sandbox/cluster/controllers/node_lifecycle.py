@@ -1,27 +1,25 @@
-"""Keeps every Node reporting: first capacity, readiness, and the taints that follow (`node` decides)."""
+"""Writes the status of every Node — capacity and conditions — and the taints that follow, as `node` computes them."""
 
 import logging
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
+from rollouts.sandbox.apiserver.discovery import KUBERNETES_VERSION
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.cache import ClusterCache
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.conditions import find_condition, is_true
-from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
+from rollouts.sandbox.cluster.controllers import QueueController
 from rollouts.sandbox.cluster.controllers.event_recorder import EventRecorder
 from rollouts.sandbox.cluster.node import compute_node_status, compute_node_taints
-from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.conditions import find_condition, is_true
 
 Obj = dict[str, Any]
 log: Final = logging.getLogger(__name__)
 
-KUBELET_VERSION: Final = "v1.36.0"
 
-
-class NodeLifecycleController:
-    """Looks at each node that changed."""
+class NodeLifecycleController(QueueController[str]):
+    """Keeps status and taints of each node current."""
 
     def __init__(
         self,
@@ -31,12 +29,11 @@ class NodeLifecycleController:
         recorder: EventRecorder,
         clock: Callable[[], datetime],
     ) -> None:
+        super().__init__(clock)
         self._store, self._cache, self._client, self._recorder = store, cache, client, recorder
-        self._clock = clock
-        self._queue: TimerQueue[str] = TimerQueue()
 
     def observe(self, change: StorageChange) -> None:
-        """Note the node."""
+        """Queue the node that changed."""
         if change.kind is not self._cache.kinds.nodes:
             return
         name = change.obj["metadata"]["name"]
@@ -45,27 +42,21 @@ class NodeLifecycleController:
         else:
             self._queue.schedule_no_later(name, self._clock())
 
-    def work(self, now: datetime) -> None:
-        """Write what the nodes that are due report."""
-        for name in self._queue.pop_due(now, ITEMS_PER_TURN):
-            self._sync_status(name, now)
-            self._sync_taints(name, now)
-
-    def next_due(self) -> datetime | None:
-        """Say when a node has to be looked at."""
-        return self._queue.next_due()
+    def _sync(self, key: str, now: datetime) -> None:
+        self._sync_status(key, now)
+        self._sync_taints(key, now)
 
     def _sync_status(self, name: str, now: datetime) -> None:
         node = self._get_node(name)
         if node is None:
             return
-        status = compute_node_status(node, self._choose_address(), KUBELET_VERSION, now)
+        status = compute_node_status(node, self._choose_address(), KUBERNETES_VERSION, now)
         was_ready = is_true(node, "Ready")
         self._client.update_status(self._cache.kinds.nodes, node, status)
         if is_true({"status": status}, "Ready") != was_ready:
             reason = "NodeNotReady" if was_ready else "NodeReady"
             incident = ("Normal", reason, f"Node {name} status is now: {reason}")
-            if was_ready or find_condition(node, "Ready") is not None:
+            if was_ready or find_condition(node, "Ready"):
                 log.info("node %s is %s", name, "down" if was_ready else "back")
             self._recorder.record(self._cache.kinds.nodes, node, incident, "node-controller")
 
@@ -83,7 +74,7 @@ class NodeLifecycleController:
         return None if stored is None else stored.obj
 
     def _choose_address(self) -> str:
-        """Find an address no node has: 10.0.0.1, 10.0.0.2, …"""
+        """Choose an address that no node has: 10.0.0.1, 10.0.0.2, …"""
         taken = {node.address for node in self._cache.nodes.values()}
         number = 1
         while (address := f"10.0.{number >> 8}.{number & 255}") in taken:

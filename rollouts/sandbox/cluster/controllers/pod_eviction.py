@@ -1,8 +1,9 @@
-"""Takes pods off nodes that are gone or that drive them away.
+"""Deletes pods whose node was deleted, and pods that do not tolerate a taint of their node.
 
-Two real controllers in one small place. Pods of a node that was deleted are marked Failed and removed at
-once, for no kubelet is left to end them. Pods under a NoExecute taint are deleted, gracefully, when their
-tolerations have run out; those that say nothing about a node that is not ready stay `Pace.eviction` seconds.
+It does the work of two real controllers. Pods of a node that was deleted are marked Failed and removed at once, because
+no kubelet is left to stop them. Pods on a node with a NoExecute taint are deleted, gracefully, when their tolerations
+have run out. The API server gives every pod a toleration of 300 seconds for nodes that are not ready or unreachable
+(`apiserver.pod_strategy`), unless the pod has its own.
 """
 
 import logging
@@ -11,12 +12,13 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rollouts.engine.scheduling.constraints import Taint, compute_toleration_seconds, parse_constraints
+from rollouts.engine.scheduling.placement import NamespacedName
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
-from rollouts.sandbox.cluster.cache import ClusterCache, NamespacedName, is_finished, is_terminating, key_of, node_name
+from rollouts.sandbox.cluster.cache import ClusterCache, is_finished, is_terminating, key_of, node_name
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.conditions import make_condition, merge_conditions, parse_time
-from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
-from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.cluster.controllers import QueueController
+from rollouts.sandbox.conditions import make_disruption_target, merge_conditions
+from rollouts.sandbox.times import parse_stored_time, render_time
 
 Obj = dict[str, Any]
 log: Final = logging.getLogger(__name__)
@@ -25,17 +27,17 @@ POD_GC_REASON: Final = "DeletionByPodGC"
 TAINT_EVICTION_REASON: Final = "DeletionByTaintManager"
 
 
-class PodEvictionController:
-    """Looks at the pods of nodes that were deleted or tainted."""
+class PodEvictionController(QueueController[NamespacedName]):
+    """Deletes the pods of nodes that were deleted or tainted."""
 
     def __init__(
         self, store: Storage, cache: ClusterCache, client: ControllerClient, clock: Callable[[], datetime]
     ) -> None:
-        self._store, self._cache, self._client, self._clock = store, cache, client, clock
-        self._queue: TimerQueue[NamespacedName] = TimerQueue()
+        super().__init__(clock)
+        self._store, self._cache, self._client = store, cache, client
 
     def observe(self, change: StorageChange) -> None:
-        """Note pods that came to a node, and the pods of a node that changed for the worse."""
+        """Queue a pod that was bound, and the pods of a node that was deleted or whose taints changed."""
         now = self._clock()
         if change.kind is self._cache.kinds.pods:
             if change.type == "DELETED":
@@ -46,25 +48,20 @@ class PodEvictionController:
             name = change.obj["metadata"]["name"]
             pods = self._cache.pods_by_node.get(name, {})
             if change.type == "DELETED":
-                log.info("node %s was deleted, and with it %d pods", name, len(pods))
+                log.info("node %s was deleted; its %d pods will be removed", name, len(pods))
             for key in pods:
                 self._queue.schedule_no_later(key, now)
 
-    def work(self, now: datetime) -> None:
-        """Remove the pods whose time is over."""
-        for key in self._queue.pop_due(now, ITEMS_PER_TURN):
-            pod = self._cache.get_pod(key)
-            if pod is None:
-                continue
-            node = self._store.get(self._cache.kinds.nodes, None, node_name(pod) or "")
-            if node is None:
-                self._delete_orphaned_pod(pod, now)
-            elif not is_terminating(pod):
-                self._evict_for_taints(key, pod, node.obj, now)
-
-    def next_due(self) -> datetime | None:
-        """Say when the next pod has to be looked at."""
-        return self._queue.next_due()
+    def _sync(self, key: NamespacedName, now: datetime) -> None:
+        """Delete a pod whose node is gone, or whose tolerations have run out."""
+        pod = self._cache.get_pod(key)
+        if pod is None:
+            return
+        node = self._store.get(self._cache.kinds.nodes, None, node_name(pod) or "")
+        if node is None:
+            self._delete_orphaned_pod(pod, now)
+        elif not is_terminating(pod):
+            self._evict_for_taints(key, pod, node.obj, now)
 
     def _delete_orphaned_pod(self, pod: Obj, now: datetime) -> None:
         if not is_finished(pod):
@@ -83,15 +80,15 @@ class PodEvictionController:
 
     def _set_disruption_target(self, pod: Obj, reason: str, message: str, now: datetime, **more: str) -> None:
         status = pod.get("status") or {}
-        target = make_condition("DisruptionTarget", holds=True, reason=reason, message=message)
-        conditions = merge_conditions(status.get("conditions"), [target], now)
+        target = make_disruption_target(reason, message)
+        conditions = merge_conditions(status.get("conditions"), [target], render_time(now))
         self._client.update_status(self._cache.kinds.pods, pod, {**status, **more, "conditions": conditions})
 
 
 def compute_eviction_time(pod: Obj, node: Obj) -> datetime | None:
-    """Say when the pod must leave its node because of a taint; None when it need not.
+    """Return when the pod must leave its node because of a taint; None when it need not.
 
-    A taint without `timeAdded` is not in force yet: `node` is about to date it.
+    A taint without `timeAdded` is not in force yet: the node lifecycle controller is about to add the time.
     """
     tolerations = parse_constraints(pod["spec"]).tolerations
     deadlines: list[datetime] = []
@@ -99,12 +96,12 @@ def compute_eviction_time(pod: Obj, node: Obj) -> datetime | None:
         taint = Taint(entry["key"], entry.get("value") or "", entry["effect"])
         stay = compute_toleration_seconds(tolerations, taint)
         if stay is not None and entry.get("timeAdded"):
-            deadlines.append(parse_time(entry["timeAdded"]) + timedelta(seconds=stay))
+            deadlines.append(parse_stored_time(entry["timeAdded"]) + timedelta(seconds=stay))
     return min(deadlines, default=None)
 
 
 def _is_deleted_or_retainted(change: StorageChange) -> bool:
-    """Say whether the node is gone or its taints changed."""
+    """Return whether the node was deleted or its taints changed."""
     if change.type == "DELETED" or change.old is None:
         return True
     return (change.old.get("spec") or {}).get("taints") != (change.obj.get("spec") or {}).get("taints")

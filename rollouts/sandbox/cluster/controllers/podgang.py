@@ -1,46 +1,44 @@
-"""Tells on each PodGang how far it is: phase Pending, Starting (its minimum has nodes), Running (its minimum
-is Ready).
+"""Writes the status of each PodGang: phase Pending, Starting (its minimum has nodes) or Running (its minimum is Ready).
 
-This is what a gang scheduler reports. The conditions `Scheduled` and `Ready` are kept here; `Initialized` and
-whatever else others set is left alone. A gang is looked at once for any number of its pods that changed
-together.
+On a real cluster the gang scheduler writes it. This controller owns the conditions `Scheduled` and `Ready` and leaves
+`Initialized` and all others alone. It handles a gang once for any number of its pods that changed together.
 """
 
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from rollouts.engine.scheduling.placement import NamespacedName
+from rollouts.engine.scheduling.pod_groups import PodGroup
 from rollouts.sandbox.apiserver.storage import Storage, StorageChange
 from rollouts.sandbox.cluster.cache import (
     ClusterCache,
-    NamespacedName,
-    PodGroup,
     is_ready,
     is_terminating,
     key_of,
     uses_node_resources,
 )
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.conditions import make_condition, merge_conditions
-from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
-from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.cluster.controllers import QueueController
+from rollouts.sandbox.conditions import make_condition, merge_conditions
+from rollouts.sandbox.times import render_time
 
 Obj = dict[str, Any]
 
 BATCH_DELAY: Final = timedelta(milliseconds=50)
 
 
-class PodGangController:
+class PodGangController(QueueController[NamespacedName]):
     """Keeps the status of PodGangs."""
 
     def __init__(
         self, store: Storage, cache: ClusterCache, client: ControllerClient, clock: Callable[[], datetime]
     ) -> None:
-        self._store, self._cache, self._client, self._clock = store, cache, client, clock
-        self._queue: TimerQueue[NamespacedName] = TimerQueue()
+        super().__init__(clock)
+        self._store, self._cache, self._client = store, cache, client
 
     def observe(self, change: StorageChange) -> None:
-        """Note the gang, or the gang of a pod that got or lost its node or its readiness."""
+        """Queue the gang, or the gang of a pod that got or lost its node or its readiness."""
         kinds = self._cache.kinds
         if change.kind is kinds.gangs:
             gang: NamespacedName | None = key_of(change.obj)
@@ -51,17 +49,11 @@ class PodGangController:
         if gang is not None:
             self._queue.schedule_no_later(gang, self._clock() + BATCH_DELAY)
 
-    def work(self, now: datetime) -> None:
-        """Write the status of the gangs that are due."""
-        for key in self._queue.pop_due(now, ITEMS_PER_TURN):
-            stored = self._store.get(self._cache.kinds.gangs, *key)
-            if stored is not None:
-                status = compute_status(stored.obj, self._count_pods(key), now)
-                self._client.update_status(self._cache.kinds.gangs, stored.obj, status)
-
-    def next_due(self) -> datetime | None:
-        """Say when a gang has to be looked at."""
-        return self._queue.next_due()
+    def _sync(self, key: NamespacedName, now: datetime) -> None:
+        stored = self._store.get(self._cache.kinds.gangs, *key)
+        if stored is not None:
+            status = compute_status(stored.obj, self._count_pods(key), now)
+            self._client.update_status(self._cache.kinds.gangs, stored.obj, status)
 
     def _count_pods(self, gang: NamespacedName) -> list[tuple[PodGroup, int, int]]:
         """Count, for each group, the pods that have a node and the pods that are Ready."""
@@ -74,7 +66,7 @@ class PodGangController:
 
 
 def compute_status(gang: Obj, groups: Iterable[tuple[PodGroup, int, int]], now: datetime) -> Obj:
-    """Say how far a gang is, given its groups with their scheduled and their Ready pods."""
+    """Return the status of a gang, given its groups with the number of scheduled and of Ready pods."""
     groups = list(groups)
     unscheduled = [_describe_missing(group, have) for group, have, _ in groups if have < group.min_replicas]
     unready = [_describe_missing(group, have) for group, _, have in groups if have < group.min_replicas]
@@ -84,7 +76,11 @@ def compute_status(gang: Obj, groups: Iterable[tuple[PodGroup, int, int]], now: 
         _make_gang_condition("Ready", unready, ("GangReady", "GangNotReady")),
     ]
     status = gang.get("status") or {}
-    return {**status, "phase": phase, "conditions": merge_conditions(status.get("conditions"), conditions, now)}
+    return {
+        **status,
+        "phase": phase,
+        "conditions": merge_conditions(status.get("conditions"), conditions, render_time(now)),
+    }
 
 
 def _make_gang_condition(kind: str, missing: list[str], reasons: tuple[str, str]) -> Obj:
@@ -101,7 +97,7 @@ def _current_object(change: StorageChange) -> Obj | None:
 
 
 def _compute_stage(pod: Obj | None) -> int:
-    """Give 0 for a pod without a node or on its way out, 1 with a node, 2 when it is Ready."""
+    """Return 0 for a pod that has no node or terminates, 1 for one with a node, 2 for a Ready one."""
     if pod is None or is_terminating(pod) or not uses_node_resources(pod):
         return 0
     return 2 if is_ready(pod) else 1

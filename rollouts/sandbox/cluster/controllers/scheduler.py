@@ -1,13 +1,13 @@
-"""The scheduler at work: gathers what waits, asks `scheduler.schedule`, binds, and tells the others why they
-wait.
+"""The scheduler: gathers the waiting pods, binds those for which `engine.scheduling.placement.schedule` finds a node,
+and writes on the others why they wait.
 
-A pod is tried when it comes, when its gang changes, and when room appears; between these a pod that found no
-room is left alone, so a full cluster costs nothing. Changes are gathered for a moment (`BATCH_DELAY`) and answered
-by one pass, which binds about `MAX_BINDINGS_PER_PASS` pods before requests get their turn. Pods with gates are never
-tried. Every schedulerName is served: whatever a template names, the sandbox is that scheduler.
+A pod is tried when it is created, when its gang changes, and when resources become free; until then a pod that found no
+node is left alone, so a full cluster costs nothing. Changes are batched for `BATCH_DELAY` and handled in one pass that
+binds about `MAX_BINDINGS_PER_PASS` pods before requests get their turn. Pods with scheduling gates are never tried.
+The scheduler places pods of every schedulerName.
 
-Why a pod waits is written when it changes, and at most every `CONDITION_INTERVAL`: with a thousand pods waiting,
-each pod that ends elsewhere would otherwise rewrite a thousand conditions.
+The reason why a pod waits is written when it changes, and at most every `CONDITION_INTERVAL`: with a thousand waiting
+pods, each pod that ends elsewhere would otherwise rewrite a thousand conditions.
 """
 
 from collections import defaultdict
@@ -17,24 +17,24 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from rollouts.engine.scheduling.constraints import parse_constraints
-from rollouts.engine.scheduling.placement import Demand, GangState, NodeCapacity, PodGroupState, WaitingPod, schedule
+from rollouts.engine.scheduling.placement import Demand, NamespacedName, NodeCapacity, WaitingPod, schedule
+from rollouts.engine.scheduling.pod_groups import make_gang_state, parse_pod_groups
 from rollouts.engine.scheduling.resources import compute_requests
 from rollouts.sandbox.apiserver.storage import StorageChange
 from rollouts.sandbox.cluster.cache import (
     ClusterCache,
-    NamespacedName,
     is_finished,
     is_terminating,
     key_of,
     node_name,
-    parse_pod_groups,
     uses_node_resources,
 )
 from rollouts.sandbox.cluster.client import ControllerClient
-from rollouts.sandbox.cluster.conditions import find_condition, make_condition, merge_conditions
 from rollouts.sandbox.cluster.controllers import ITEMS_PER_TURN
 from rollouts.sandbox.cluster.controllers.event_recorder import EventRecorder
 from rollouts.sandbox.cluster.timer_queue import TimerQueue
+from rollouts.sandbox.conditions import find_condition, make_condition, merge_conditions
+from rollouts.sandbox.times import render_time
 
 Obj = dict[str, Any]
 
@@ -46,14 +46,14 @@ UNSCHEDULABLE: Final = "Unschedulable"
 
 
 class Scheduler:
-    """Keeps every pod that can have a node on one, and every other pod told why not."""
+    """Binds waiting pods to nodes, and writes on each pod without a node why it waits."""
 
     def __init__(
         self, cache: ClusterCache, client: ControllerClient, recorder: EventRecorder, clock: Callable[[], datetime]
     ) -> None:
         self._cache, self._client, self._recorder, self._clock = cache, client, recorder, clock
-        self._used_by_node: defaultdict[str, dict[str, int]] = defaultdict(dict)  # node → what its pods take
-        self._scheduled_pods: set[NamespacedName] = set()  # pods that have a node and stay
+        self._used_by_node: defaultdict[str, dict[str, int]] = defaultdict(dict)  # node → what its pods request
+        self._scheduled_pods: set[NamespacedName] = set()  # pods that have a node and do not terminate
         self._pending_pods: dict[NamespacedName, WaitingPod] = {}
         self._queued_pods: dict[NamespacedName, None] = {}
         self._queued_gangs: dict[NamespacedName, None] = {}
@@ -64,12 +64,12 @@ class Scheduler:
         self._reported_at: dict[NamespacedName, datetime] = {}
         self._priorities: dict[str, int] = {}
         self.passes = 0
-        self.nodes_examined = 0  # nodes examined since the start, the measure of the scheduler's work
+        self.nodes_examined = 0  # since the start, the measure of the scheduler's work
 
     # --- what changed ----------------------------------------------------------------------------------------
 
     def observe(self, change: StorageChange) -> None:
-        """Note the pods that a change gives a chance."""
+        """Queue the pods that a change may make schedulable."""
         kinds = self._cache.kinds
         if change.kind is kinds.pods:
             self._observe_pod(change)
@@ -118,7 +118,7 @@ class Scheduler:
             self._enqueue_all()
 
     def _observe_gang(self, change: StorageChange) -> None:
-        """Try the gang again, and the pods it listed before: they may stand alone or under their label's gang now."""
+        """Queue the gang, and the pods it listed before: they may have no gang or their label's gang now."""
         before = () if change.old is None else parse_pod_groups(change.old)
         self._queued_pods.update((pod, None) for group in before for pod in group.members if pod in self._pending_pods)
         self._enqueue_gang(key_of(change.obj))
@@ -160,14 +160,14 @@ class Scheduler:
     # --- the pass --------------------------------------------------------------------------------------------
 
     def work(self, now: datetime) -> None:
-        """Run a pass when one is due, and write some of the conditions that are."""
+        """Run a pass when one is due, and write some of the conditions that are due."""
         if self._pass_due_at is not None and self._pass_due_at <= now:
             self._run_pass(now)
         for key in self._due_conditions.pop_due(now, ITEMS_PER_TURN):
             self._write_condition(key, now)
 
     def next_due(self) -> datetime | None:
-        """Say when the next pass or report is due."""
+        """Return when the next pass or condition is due."""
         moments = (self._pass_due_at, self._due_conditions.next_due())
         return min((moment for moment in moments if moment is not None), default=None)
 
@@ -176,10 +176,10 @@ class Scheduler:
         self._pass_due_at = None
         if not candidates:
             return
-        gangs = {c.gang: self._snapshot_gang(c.gang) for c in candidates if c.gang in self._cache.gangs}
-        decision = schedule(
-            candidates, self._snapshot_nodes(), {gang.key: gang for gang in gangs.values()}, limit=MAX_BINDINGS_PER_PASS
-        )
+        keys = dict.fromkeys(candidate.gang for candidate in candidates if candidate.gang is not None)
+        known = self._cache.gangs
+        gangs = {key: make_gang_state(key, known[key], self._scheduled_pods) for key in keys if key in known}
+        decision = schedule(candidates, self._snapshot_nodes(), gangs, limit=MAX_BINDINGS_PER_PASS)
         self.passes += 1
         self.nodes_examined += decision.nodes_examined
         for binding in decision.bindings:
@@ -192,7 +192,7 @@ class Scheduler:
             self._pass_due_at = now
 
     def _pop_candidates(self) -> list[WaitingPod]:
-        """Take the pods that have a chance, gangs always whole."""
+        """Return the queued pods, gangs always whole, and clear the queue."""
         keys = dict.fromkeys(self._pending_pods) if self._is_all_queued else {**self._queued_pods}
         gangs = {**self._queued_gangs}
         gangs.update((self._cache.gang_by_pod[key], None) for key in keys if key in self._cache.gang_by_pod)
@@ -204,22 +204,13 @@ class Scheduler:
         gang_of = self._cache.gang_by_pod
         return [replace(self._pending_pods[k], gang=gang_of.get(k)) for k in keys if k in self._pending_pods]
 
-    def _snapshot_gang(self, gang: NamespacedName) -> GangState:
-        groups = self._cache.gangs[gang]
-        return GangState(
-            gang,
-            tuple(
-                PodGroupState(g.name, g.min_replicas, g.members, len(g.members & self._scheduled_pods)) for g in groups
-            ),
-        )
-
     def _snapshot_nodes(self) -> list[NodeCapacity]:
-        rooms = []
+        capacities = []
         for name, node in self._cache.nodes.items():
             used = self._used_by_node[name]
             free = {resource: amount - used.get(resource, 0) for resource, amount in node.allocatable.items()}
-            rooms.append(NodeCapacity(node, free))
-        return rooms
+            capacities.append(NodeCapacity(node, free))
+        return capacities
 
     def _bind(self, key: NamespacedName, node: str) -> None:
         pod = self._cache.get_pod(key)
@@ -238,26 +229,28 @@ class Scheduler:
     def _write_condition(self, key: NamespacedName, now: datetime) -> None:
         message = self._pending_messages.pop(key)
         pod = self._cache.get_pod(key)
-        before = find_condition(pod, "PodScheduled") if pod is not None else None
-        if pod is None or (before and (before.get("reason"), before.get("message")) == (UNSCHEDULABLE, message)):
+        if pod is None:
+            return
+        before = find_condition(pod, "PodScheduled")
+        if (before.get("reason"), before.get("message")) == (UNSCHEDULABLE, message):
             return
         self._reported_at[key] = now
         status = pod.get("status") or {}
         condition = make_condition("PodScheduled", holds=False, reason=UNSCHEDULABLE, message=message)
-        conditions = merge_conditions(status.get("conditions"), [condition], now)
+        conditions = merge_conditions(status.get("conditions"), [condition], render_time(now))
         self._client.update_status(self._cache.kinds.pods, pod, {**status, "conditions": conditions})
         event = ("Warning", "FailedScheduling", message)
         self._recorder.record(self._cache.kinds.pods, pod, event, COMPONENT)
 
 
 def _is_schedulable(pod: Obj) -> bool:
-    """Say whether the pod is for the scheduler: not gated, without a node, and staying."""
+    """Return whether the pod waits for a node: it has none and no gates, and it neither terminates nor has ended."""
     gated = bool(pod["spec"].get("schedulingGates"))
     return not (gated or node_name(pod) or is_terminating(pod) or is_finished(pod))
 
 
 def _scheduling_fields(node: Obj) -> tuple[Any, ...]:
-    """Give what of a node matters to the scheduler, so that a heartbeat wakes nobody."""
+    """Return what the scheduler reads of a node; a change of anything else, like a heartbeat, queues nothing."""
     status = node.get("status") or {}
     allocatable = status.get("allocatable") or status.get("capacity")
     return node["metadata"].get("labels"), node.get("spec"), allocatable
