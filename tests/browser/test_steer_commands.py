@@ -19,8 +19,8 @@ PODS = 3
 # Notes whatever the page says is available and updated, from its first rendering on and across pages that are opened.
 WATCH = """
 const note = () => {
-  const available = document.querySelector("#now .budget dd")?.textContent;
-  const updated = [...document.querySelectorAll("#now .meter .num")].at(-1)?.textContent;
+  const available = document.querySelector("#now .budget dd")?.innerText;
+  const updated = [...document.querySelectorAll("#now .meter .num")].at(-1)?.innerText;
   if (!available || !updated) return;
   const seen = JSON.parse(sessionStorage.getItem("seen") ?? "[]");
   if (seen.at(-1)?.join() === [available, updated].join()) return;

@@ -165,7 +165,7 @@ def test_focus_stays_in_the_picture_when_its_pod_is_replaced(context: BrowserCon
 
 def test_what_the_cluster_tells_of_its_pods_comes_by_itself(context: BrowserContext, sandbox: Sandbox) -> None:
     page = open_page(context)
-    expect(page.locator("#events li").first).to_contain_text(re.compile("Pod rolling-0-|PodCliqueSet rolling"))
+    expect(page.locator("#events li").first).to_contain_text(re.compile(r"Pod\s+rolling-0-|PodCliqueSet\s+rolling"))
     follow(page.locator("#events").get_by_role("link", name=re.compile("^All")))
     expect(page.get_by_role("heading", name="Events", exact=True)).to_be_visible()
     expect(page.get_by_text("Scheduled").first).to_be_visible()
