@@ -4,10 +4,11 @@ Asserts nothing.
 
 The product runs as with `make run`, on loopback. First a client requests a page of the API repeatedly without load;
 then again while bodies of 200 MB are sent, while 1,000 connections are silent or send unfinished headers and bodies of
-a few bytes, while as many send headers of the maximum size, while as many request much and read nothing, and while one
-account opens 300 streams. Each row has the memory of the web process before, at most and after, its processor time in
-seconds a second, and the median latency, also as a ratio to the one without load in the same run. Each attack ends
-after SECONDS.
+a few bytes, while as many send headers of the maximum size, while as many request much and read nothing, while one
+account opens 300 streams, and while six accounts open 300 streams together. Each attack ends after SECONDS and happens
+twice: Python keeps the memory of the first time, so growth in the second one would be a leak. Each row has the memory
+of the web process before, at most and after, its processor time in seconds a second, and the median latency, also as a
+ratio to the one without load just before the attack.
 """
 
 import asyncio
@@ -15,6 +16,7 @@ import contextlib
 import multiprocessing
 import os
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -26,6 +28,7 @@ from typing import Any, Final
 
 from tests.bench.viewers import send_request, sign_in, weigh_process
 from tests.browser.conftest import PASSWORD
+from tests.data_folders import ROOT
 from tests.project.running import Product, product
 
 SECONDS: Final = 20.0
@@ -33,7 +36,18 @@ BODIES: Final = 8  # at once; each starts again when it is rejected
 BODY: Final = 200_000_000
 CONNECTIONS: Final = 1_000
 STREAMS: Final = 300
+ACCOUNTS: Final = 6  # that together may have as many
 TOKEN: Final = "grove_only-for-the-bench-0123456789"
+_TOKENS: Final = tuple(f"grove_only-for-the-bench-{number}-0123456789" for number in range(ACCOUNTS))
+_MAKE_ACCOUNTS: Final = f"""
+from django.contrib.auth.models import Group
+from rollouts.accounts.tokens import digest_of
+from rollouts.models import ApiToken, User
+for token in {_TOKENS!r}:
+    user = User.objects.create_user(token[-12:])
+    user.groups.add(Group.objects.get(name="viewer"))
+    ApiToken.objects.create(user=user, name="bench", digest=digest_of(token))
+"""
 _PIECE: Final = b"x" * 65536
 _ASKED: Final = "/api/v1/workloads/"
 _SECONDS_BETWEEN: Final = 0.05
@@ -70,26 +84,42 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder, product(Path(folder), **variables) as running:
         running.wait_until_it_answers()
         _, cookie = sign_in(running)
+        _make_accounts(_web_process(running))
         asyncio.run(_measure_all(running, cookie))
         running.interrupt()
 
 
+def _web_process(running: Product) -> int:
+    return next(pid for pid, line in running.processes().items() if "grove_ui.asgi" in line)
+
+
+def _make_accounts(pid: int) -> None:
+    """Make viewers with a token each, in the environment of a process of the product."""
+    environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    variables = dict(one.decode().partition("=")[::2] for one in environ if one)
+    command = [sys.executable, "manage.py", "shell", "--verbosity", "0", "--command", _MAKE_ACCOUNTS]
+    subprocess.run(command, cwd=ROOT, env=variables, check=True)
+
+
 async def _measure_all(running: Product, cookie: str) -> None:
-    pid = next(pid for pid, line in running.processes().items() if "grove_ui.asgi" in line)
+    pid = _web_process(running)
     await _measure(running.port, pid, cookie, None)  # the first requests are slower
-    quiet = await _measure(running.port, pid, cookie, None)
-    _report("quiet", quiet, quiet)
     attacks: Sequence[tuple[str, Attack]] = (
         (f"{BODIES} bodies of {BODY // 1_000_000} MB at a time", _send_bodies),
         (f"{CONNECTIONS:,} slow connections", _hold_connections),
         (f"{CONNECTIONS:,} with full headers", _hold_full_headers),
         (f"{CONNECTIONS:,} slow readers", _leave_answers),
-        (f"{STREAMS} streams of one account", _open_streams),
+        (f"{STREAMS} streams of one account", _open_streams_of_one),
+        (f"{STREAMS} streams of {ACCOUNTS} accounts", _open_streams_of_many),
     )
     chosen = [(what, attack) for what, attack in attacks if all(word in what for word in sys.argv[1:])]
     for what, attack in chosen:
+        quiet = await _measure(running.port, pid, cookie, None)
+        _report("quiet", quiet, quiet)
         _report(what, await _measure(running.port, pid, cookie, attack), quiet)
-    _report("quiet again", await _measure(running.port, pid, cookie, None), quiet)
+        _report("the same again", await _measure(running.port, pid, cookie, attack), quiet)
+    quiet = await _measure(running.port, pid, cookie, None)
+    _report("quiet at the end", quiet, quiet)
 
 
 def _report(what: str, measured: Measured, quiet: Measured) -> None:
@@ -235,20 +265,29 @@ async def _leave_answers(port: int, counts: Counter[str]) -> None:
     await asyncio.gather(*(leave() for _ in range(CONNECTIONS)))
 
 
-async def _open_streams(port: int, counts: Counter[str]) -> None:
-    """Open as many feeds as the server allows."""
+async def _open_streams_of_one(port: int, counts: Counter[str]) -> None:
+    """Open as many feeds as the server allows one account."""
+    await _open_streams(port, counts, [TOKEN])
 
-    async def watch() -> None:
+
+async def _open_streams_of_many(port: int, counts: Counter[str]) -> None:
+    """Open as many feeds as the server allows several accounts."""
+    await _open_streams(port, counts, _TOKENS)
+
+
+async def _open_streams(port: int, counts: Counter[str], tokens: Sequence[str]) -> None:
+    async def watch(token: str) -> None:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         try:
-            request = f"GET /api/v1/feed/ HTTP/1.1\r\nHost: localhost:{port}\r\nAuthorization: Bearer {TOKEN}\r\n\r\n"
+            request = f"GET /api/v1/feed/ HTTP/1.1\r\nHost: localhost:{port}\r\nAuthorization: Bearer {token}\r\n\r\n"
             writer.write(request.encode())
             counts[(await reader.readline()).decode().strip()] += 1
             await reader.read()
         finally:
             writer.close()
 
-    await asyncio.gather(*(watch() for _ in range(STREAMS)), return_exceptions=True)
+    streams = (watch(tokens[number % len(tokens)]) for number in range(STREAMS))
+    await asyncio.gather(*streams, return_exceptions=True)
 
 
 if __name__ == "__main__":

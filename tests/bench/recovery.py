@@ -20,7 +20,8 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import pairwise
+from functools import partial
+from itertools import groupby, pairwise
 from pathlib import Path
 
 from redis import Redis
@@ -31,7 +32,7 @@ from rollouts.engine.model import names
 from rollouts.sandbox.cluster.pod_lifecycle import READY_SECONDS_ANNOTATION
 from tests.bench.controller import in_background
 from tests.data_folders import ROOT
-from tests.project.running import Product, product, wait_until
+from tests.project.running import Product, product, product_on_a_disk_of_its_own, wait_until
 from tests.scenarios.scene import is_leaving, is_ready
 
 PODS_IN_A_ROW = 12
@@ -39,6 +40,7 @@ READY_SECONDS = 1.0
 SECONDS_BEFORE = 4.0  # from the change to the fault
 SECONDS_OF_IT = 15.0  # how long a fault lasts that does not end by itself
 SECONDS_TO_END = 300.0
+_DISK_MEGABYTES = 256
 NAMESPACE, NAME = "default", "recovery"
 KEY = f"sandbox/{NAMESPACE}/{NAME}"
 CLAIMS = "grove:queue:reconcile:claims"
@@ -51,6 +53,7 @@ class Ground:
     """A running product with the workload that is updated."""
 
     running: Product
+    data_dir: Path  # where this process finds the data of the product
     cluster: ClusterClient
     redis: Redis
     tag: int = 1
@@ -60,7 +63,7 @@ class Ground:
         """The processes of a program of the product."""
         words = PROGRAMS.get(program, program)
         ours = {one.pid for one in self.others}
-        return [pid for pid, line in self.running.processes().items() if words in line and pid not in ours]
+        return [pid for pid in _pids(self.running, words) if pid not in ours]
 
     def parent_and_children(self) -> tuple[int, list[int]]:
         """The product's worker: its parent process and its pool."""
@@ -166,15 +169,25 @@ def fill_redis(ground: Ground) -> None:
 
 
 def hold_the_write_lock(ground: Ground) -> None:
-    path = ground.running.data_dir / "grove.sqlite3"
+    path = ground.data_dir / "grove.sqlite3"
     with contextlib.closing(sqlite3.connect(path, isolation_level=None, timeout=60)) as holder:
         holder.execute("BEGIN IMMEDIATE")
         time.sleep(SECONDS_OF_IT)
         holder.execute("ROLLBACK")
 
 
+def fill_the_disk(ground: Ground) -> None:
+    """Fill the file system of the data folder."""
+    filler = ground.data_dir / "filler"
+    with filler.open("wb", buffering=0) as full, contextlib.suppress(OSError):
+        while full.write(bytes(2**20)):
+            pass
+    time.sleep(SECONDS_OF_IT)
+    filler.unlink()
+
+
 def delete_the_database(ground: Ground) -> None:
-    for path in ground.running.data_dir.glob("grove.sqlite3*"):
+    for path in ground.data_dir.glob("grove.sqlite3*"):
         path.unlink()
 
 
@@ -189,6 +202,7 @@ class Row:
     title: str
     happen: Callable[[Ground], None]
     workers: int = 1
+    has_own_disk: bool = False  # a small file system for the data folder
 
 
 ROWS = {
@@ -208,6 +222,7 @@ ROWS = {
     "full-redis": Row("redis at maxmemory for 15 s", fill_redis),
     "sandbox": Row("kill -9 sandbox", kill("rollouts.sandbox")),
     "lock": Row("SQLite write lock for 15 s", hold_the_write_lock),
+    "full-disk": Row("disk full for 15 s", fill_the_disk, has_own_disk=True),
     "deleted": Row("database deleted", delete_the_database),
     "undisturbed-again": Row("nothing (undisturbed, at the end)", nothing),
 }
@@ -220,11 +235,12 @@ def main() -> None:
     """Measure the chosen rows, or all, and print them as a table."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")
     wanted = sys.argv[1:] or list(ROWS)
-    with _ground() as ground:
-        _write("| event | longest standstill | rollout complete after | load |\n|---|---|---|---|\n")
-        for row in (ROWS[name] for name in wanted):
-            standstill, total = _measure(ground, row)
-            _write(f"| {row.title} | {standstill:.1f} s | {total:.1f} s | {os.getloadavg()[0]:.1f} |\n")
+    _write("| event | longest standstill | rollout complete after | load |\n|---|---|---|---|\n")
+    for has_own_disk, rows in groupby((ROWS[name] for name in wanted), key=lambda row: row.has_own_disk):
+        with _ground(has_own_disk=has_own_disk) as ground:
+            for row in rows:
+                standstill, total = _measure(ground, row)
+                _write(f"| {row.title} | {standstill:.1f} s | {total:.1f} s | {os.getloadavg()[0]:.1f} |\n")
 
 
 def _measure(ground: Ground, row: Row) -> tuple[float, float]:
@@ -309,19 +325,25 @@ def _is_ready(running: Product) -> bool:
 
 
 @contextlib.contextmanager
-def _ground() -> Iterator[Ground]:
-    with (
-        tempfile.TemporaryDirectory(prefix="gr-", ignore_cleanup_errors=True) as folder,
-        product(Path(folder), DATABASE_URL="", SANDBOX_TERMINATION_SECONDS="0.5") as running,
-    ):
-        running.wait_until_it_answers()
-        cluster = ClusterClient(kubeconfig(running.kubeconfig), retry_policy=PATIENCE)
-        with Redis.from_url(f"unix://{Path(folder) / 'redis.sock'}", decode_responses=True) as redis:
-            ground = Ground(running, cluster, redis)
-            cluster.create(PODCLIQUESETS, _workload())
-            wait_until(lambda: _count_ready(cluster) == PODS_IN_A_ROW, SECONDS_TO_END)
-            time.sleep(5)
-            yield ground
+def _ground(*, has_own_disk: bool = False) -> Iterator[Ground]:
+    with tempfile.TemporaryDirectory(prefix="gr-", ignore_cleanup_errors=True) as folder:
+        start = partial(product_on_a_disk_of_its_own, megabytes=_DISK_MEGABYTES) if has_own_disk else product
+        with start(Path(folder), DATABASE_URL="", SANDBOX_TERMINATION_SECONDS="0.5") as running:
+            running.wait_until_it_answers()
+            # Only the processes of the product see a disk of its own.
+            seen_by_web = Path(f"/proc/{_pids(running, PROGRAMS['web'])[0]}/root{folder}")
+            data_dir = seen_by_web if has_own_disk else Path(folder)
+            cluster = ClusterClient(kubeconfig(data_dir / "sandbox.kubeconfig"), retry_policy=PATIENCE)
+            with Redis.from_url(f"unix://{data_dir / 'redis.sock'}", decode_responses=True) as redis:
+                ground = Ground(running, data_dir, cluster, redis)
+                cluster.create(PODCLIQUESETS, _workload())
+                wait_until(lambda: _count_ready(cluster) == PODS_IN_A_ROW, SECONDS_TO_END)
+                time.sleep(5)
+                yield ground
+
+
+def _pids(running: Product, words: str) -> list[int]:
+    return [pid for pid, line in running.processes().items() if words in line]
 
 
 def _workload() -> Obj:
