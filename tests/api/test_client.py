@@ -128,4 +128,4 @@ def test_the_client_reads_the_problem_of_a_bad_request(generated: Generated) -> 
     assert isinstance(answer.parsed, generated.model("Problem"))
     (finding,) = answer.parsed.findings
     assert finding.field == "images[0].clique"
-    assert "no clique of that name" in answer.parsed.detail
+    assert "the set has no clique with this name" in answer.parsed.detail

@@ -497,7 +497,7 @@ def test_the_running_controller_writes_where_nobody_else_is(
     [
         (partial(mark_definition, value=None), "is not Grove UI's"),
         (partial(renew_lease, ago=0), "renews the lease"),
-        (lambda _: None, "so it seems to run. Stop it"),
+        (lambda _: None, "so it still runs. Stop it"),
     ],
     ids=["definition", "lease", "managed fields"],
 )

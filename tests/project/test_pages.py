@@ -67,7 +67,7 @@ def test_the_clusters_page_shows_every_part(person: Client, redis: Redis) -> Non
 def test_before_the_first_list_the_clusters_page_says_so(person: Client, redis: Redis) -> None:
     page = person.get("/clusters/").content.decode()
     assert "The cluster is being listed." in page
-    assert "Something needs attention" in page
+    assert "Some components are not healthy" in page
 
 
 def test_the_clusters_page_works_while_redis_is_away(person: Client, monkeypatch: pytest.MonkeyPatch) -> None:
