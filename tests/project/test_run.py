@@ -12,13 +12,15 @@ from pathlib import Path
 
 import pytest
 
+from rollouts.runtime.embedded_redis import data_folder_name, find_redis_server
 from tests.data_folders import fill
 from tests.project.running import ROOT, SECONDS_TO_START, Product, product, product_from_nothing, wait_until
 
 pytestmark = pytest.mark.slow
 
+REDIS = find_redis_server()
 PROGRAMS = {
-    "redis": "redis-server",
+    "redis": REDIS.name,
     "sandbox": "rollouts.sandbox",
     "web": "uvicorn",
     "worker": "worker",
@@ -68,7 +70,8 @@ def test_no_program_makes_a_file_that_another_account_can_read(running: Product)
     masks = {pid: Path(f"/proc/{pid}/status").read_text().partition("Umask:\t")[2][:4] for pid in running.processes()}
     assert set(masks.values()) == {"0077"}, (masks, running.processes())
     written = [path for path in running.data_dir.rglob("*") if path.relative_to(running.data_dir).parts[0] != "static"]
-    assert {"grove.sqlite3", "sandbox.sqlite3", "redis"} <= {path.name for path in written} | {_no_sqlite()}
+    expected = {"grove.sqlite3", "sandbox.sqlite3", data_folder_name(REDIS)}
+    assert expected <= {path.name for path in written} | {_no_sqlite()}
     open_to_others = [path for path in (running.data_dir, *written) if path.lstat().st_mode & 0o077]
     assert [path for path in open_to_others if not path.is_symlink()] == []
 
