@@ -20,8 +20,8 @@ from typing import TypeAlias
 from rollouts.engine.model.observed import Clique, Observed, Pod
 from rollouts.engine.model.workload import Strategy, Workload
 from rollouts.engine.rollout.levels import compute_component_budget, compute_set_budget
+from rollouts.engine.tree.availability import CliqueView, compute_min_available
 from rollouts.engine.tree.layout import Layout, make_layout
-from rollouts.engine.tree.views import CliqueView, compute_min_available
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from rollouts.engine.manifest.findings import Finding
 from rollouts.engine.model.observed import Pod
 from rollouts.engine.model.values import value
 from rollouts.engine.rollout.update import read_progress
-from rollouts.engine.tree.views import CliqueView, GroupReplicaView, GroupView, ReplicaView
+from rollouts.engine.tree.availability import CliqueView, GroupReplicaView, GroupView, ReplicaView
 from rollouts.manifests.masking import mask_text
 from rollouts.selectors.revisions import RevisionNumbers, mask_image
 from rollouts.selectors.timestamps import to_datetime

@@ -23,9 +23,9 @@ from rollouts.engine.model.actions import Delete, Kind
 from rollouts.engine.model.observed import Observed, Pod
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.simulation.simulate import BY_HAND
+from rollouts.engine.tree.availability import CliqueView, GroupView, ReplicaView
 from rollouts.engine.tree.layout import make_layout
 from rollouts.engine.tree.tree_builder import build_tree
-from rollouts.engine.tree.views import CliqueView, GroupView, ReplicaView
 from rollouts.mirror import ObjectChanges
 from rollouts.services.audit import Caller, audited_command
 from rollouts.services.deletion import (

@@ -10,9 +10,9 @@ from rollouts.engine.plan.remedies import Remedy
 from rollouts.engine.plan.wait_codes import WaitCode
 from rollouts.engine.simulation.remedy_trials import RemedyTrials
 from rollouts.engine.simulation.simulate import SimulationResult, simulate
+from rollouts.engine.tree.availability import CliqueView
 from rollouts.engine.tree.layout import make_layout
 from rollouts.engine.tree.tree_builder import build_tree
-from rollouts.engine.tree.views import CliqueView
 from tests.engine.simulated import QUICK, Cluster, clique, settled, workload
 
 

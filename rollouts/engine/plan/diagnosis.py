@@ -28,8 +28,8 @@ from rollouts.engine.rollout.ready_times import ReadyTimes
 from rollouts.engine.rollout.roller import Unit
 from rollouts.engine.rollout.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.rollout.update import Update
+from rollouts.engine.tree.availability import CliqueView, GroupView, ReplicaView, Tree
 from rollouts.engine.tree.layout import Layout
-from rollouts.engine.tree.views import CliqueView, GroupView, ReplicaView, Tree
 
 # Until a scheduler reports on a pod, that it has no node is not the cause.
 _CODES_BEFORE_REPORT: Final[Mapping[str, str]] = {

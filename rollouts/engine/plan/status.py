@@ -27,8 +27,8 @@ from rollouts.engine.plan.status_conditions import (
 from rollouts.engine.rollout.roller import Reason, RollerStep, Unit
 from rollouts.engine.rollout.steps import CliqueStep, GroupStep, SetStep
 from rollouts.engine.rollout.update import Update, UpdatePhase
+from rollouts.engine.tree.availability import CliqueView, GroupReplicaView, Tree
 from rollouts.engine.tree.layout import Layout
-from rollouts.engine.tree.views import CliqueView, GroupReplicaView, Tree
 
 Status = dict[str, Any]
 

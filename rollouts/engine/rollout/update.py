@@ -12,8 +12,8 @@ from typing import Any
 
 from rollouts.engine.model.values import value
 from rollouts.engine.rollout.order import set_replica_update_order
+from rollouts.engine.tree.availability import ReplicaView, Tree
 from rollouts.engine.tree.layout import Layout
-from rollouts.engine.tree.views import ReplicaView, Tree
 
 
 class UpdatePhase(Enum):

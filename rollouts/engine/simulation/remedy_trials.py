@@ -26,9 +26,9 @@ from rollouts.engine.plan.wait_codes import NOT_READY_CODES, UNSCHEDULED_CODES, 
 from rollouts.engine.rollout.levels import is_part_of_component
 from rollouts.engine.rollout.update import read_progress
 from rollouts.engine.simulation.simulate import BY_HAND, SimulationEnd, SimulationResult
+from rollouts.engine.tree.availability import ReplicaView
 from rollouts.engine.tree.layout import make_layout
 from rollouts.engine.tree.tree_builder import build_tree
-from rollouts.engine.tree.views import ReplicaView
 
 Simulate: TypeAlias = Callable[[Workload, tuple[Delete, ...], int], SimulationResult]
 """Simulates a change: the changed workload, the deletions by hand before it, and the number of trials that share the

@@ -26,8 +26,8 @@ from rollouts.engine.scheduling.resources import ResourceList
 from rollouts.engine.simulation.cluster import ClusterBehaviour, RejectedWrite, SimulatedCluster
 from rollouts.engine.simulation.incremental_tree import IncrementalTree
 from rollouts.engine.simulation.scheduler import read_demand
+from rollouts.engine.tree.availability import ReplicaView
 from rollouts.engine.tree.layout import make_layout
-from rollouts.engine.tree.views import ReplicaView
 
 # A plan that still has actions after this many passes at one time never ends.
 MAX_PASSES_AT_ONE_TIME: Final = 200
