@@ -124,10 +124,14 @@ def test_a_pod_of_a_higher_index_that_scaling_in_has_left_is_no_surge(row: model
     (one,) = observed.cliques
     left = tuple(pod for pod in observed.pods if pod.index != 1)
     scaled = replace(observed, cliques=(replace(one, replicas=2),), pods=left)
-    Rows(row, wanted).store(scaled)
-    said, counts = figures(), count_pods(wanted, scaled)
-    assert (counts.desired, counts.updated, counts.surge) == (2, 2, 0)
-    assert (said.desired, said.updated, said.surge) == (2, 2, 0)
+    rows = Rows(row, wanted)
+    first, last = left
+    for pods, updated in (left, 2), ((replace(first, ready=False), last), 1):
+        there = replace(scaled, pods=pods)
+        rows.store(there)
+        said, counts = figures(), count_pods(wanted, there)
+        assert (counts.desired, counts.updated, counts.surge) == (2, updated, 0)
+        assert (said.desired, said.updated, said.surge) == (2, updated, 0)
 
 
 def test_what_is_not_there_is_desired_all_the_same(row: models.Cluster) -> None:

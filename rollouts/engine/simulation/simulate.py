@@ -28,15 +28,13 @@ from rollouts.engine.simulation.incremental_tree import IncrementalTree
 from rollouts.engine.simulation.scheduler import read_demand
 from rollouts.engine.tree.availability import ReplicaView
 from rollouts.engine.tree.layout import make_layout
+from rollouts.engine.tree.surge import count_surge_pods, count_updated_pods, iter_cliques_with_surge
 
 # A plan that still has actions after this many passes at one time never ends.
 MAX_PASSES_AT_ONE_TIME: Final = 200
 
 # How long a simulation follows a cluster at rest: long enough for every wait to become a problem that is one.
 IDLE_LIMIT: Final = 3600.0
-
-BY_HAND: Final = "ByHand"
-"""The reason of a deletion that no plan makes."""
 
 _NO_PLAN: Final = Plan((), (), (), (), None)
 
@@ -53,7 +51,7 @@ class UnitCounts:
     wanted: int
     live: int  # not terminating; surge included
     available: int
-    surge: int  # live ones with an index beyond the wanted number
+    surge: int  # live ones beyond the wanted number of this component
     outdated: int  # live ones of another template than the current one
 
 
@@ -225,11 +223,11 @@ class UnitCounter:
 
     def _recount_pods(self, index: int, replica: ReplicaView | None) -> None:
         before, live, available, updated, surge = self._pods.pop(index, _NO_PODS), 0, 0, 0, 0
-        for clique, is_extra in () if replica is None else replica.iter_cliques_with_surge(self._workload.replicas):
+        for clique, is_extra in () if replica is None else iter_cliques_with_surge(replica, self._workload.replicas):
             live += len(clique.live)
             available += clique.available
-            updated += clique.count_updated(is_extra=is_extra)
-            surge += clique.count_surge(is_extra=is_extra)
+            updated += count_updated_pods(clique, is_extra=is_extra)
+            surge += count_surge_pods(clique, is_extra=is_extra)
         if live:
             self._pods[index] = (live, available, updated, surge)
         total = self.pods
@@ -271,7 +269,7 @@ def _replace_share(total: UnitCounts, before: UnitCounts, after: UnitCounts) -> 
 def _count_components(replica: ReplicaView) -> Iterator[UnitCounts]:
     for clique in replica.cliques:
         wanted = clique.wanted if clique.is_live else 0
-        surge = sum([pod.index >= wanted for pod in clique.live])
+        surge = count_surge_pods(clique, is_extra=False)
         yield UnitCounts(clique.name, Kind.CLIQUE, wanted, len(clique.live), clique.available, surge, clique.outdated)
     for group in replica.groups:
         yield _count_units(group.name, Kind.GROUP, group.wanted if group.is_live else 0, group_units(group))
