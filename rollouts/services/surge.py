@@ -17,12 +17,12 @@ from typing import Final
 from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import InvalidState
 from rollouts.cluster import Obj
-from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODS, SERVICES
+from rollouts.cluster.deletion import Deletion, delete_object
+from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, SERVICES
 from rollouts.engine.model.actions import Delete, Kind
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.tree.surge import PodOwner, SurgeUnit, find_surge, plan_unit_deletions
-from rollouts.mirror import ObjectChanges
 from rollouts.services.audit import Caller, audited_command
 from rollouts.services.deletion import (
     ABORTING_RESULTS,
@@ -32,6 +32,7 @@ from rollouts.services.deletion import (
     PodDeleter,
     PodOutcome,
     PodsDeleted,
+    make_changes,
     render_audit_begin,
     render_audit_outcomes,
     summarize_outcomes,
@@ -108,7 +109,7 @@ def _delete_pods(client: WorkloadClient, units: Sequence[SurgeUnit], *, dry_run:
     sender = PodDeleter(client, DeletionMode.DELETE, dry_run=dry_run)
     outcomes = [*sender.delete_all(pods)]
     if not dry_run:
-        client.write_through([ObjectChanges(PODS, sender.found, sender.gone)])
+        client.write_through([sender.changes])
     return outcomes
 
 
@@ -144,22 +145,22 @@ class _OwnerDeleter:
         return self._run.attempt(partial(self._delete, owner), lambda: (DeletionResult.GONE, message))
 
     def _delete(self, owner: PodOwner) -> DeletionResult:
-        change = _delete_owner(self._client, owner, dry_run=self._dry_run)
+        deletion = _delete_owner(self._client, owner, dry_run=self._dry_run)
         if not self._dry_run:
-            self._client.write_through([change])
+            self._client.write_through([make_changes(_RESOURCES[owner.kind], [deletion])])
         return DeletionResult.DELETED
 
 
 _SUCCESSFUL: Final = frozenset({DeletionResult.DELETED, DeletionResult.GONE})
 
 
-def _delete_owner(client: WorkloadClient, owner: PodOwner, *, dry_run: bool) -> ObjectChanges:
-    """Delete an object, and return the change for the mirror."""
-    namespace, resource = client.place.namespace, _RESOURCES[owner.kind]
-    answer = client.cluster.delete(
-        resource, owner.name, namespace=namespace, uid=owner.uid, propagation="Background", dry_run=dry_run
+def _delete_owner(client: WorkloadClient, owner: PodOwner, *, dry_run: bool) -> Deletion:
+    return delete_object(
+        client.cluster,
+        _RESOURCES[owner.kind],
+        owner.name,
+        namespace=client.place.namespace,
+        uid=owner.uid,
+        propagation="Background",
+        dry_run=dry_run,
     )
-    metadata = answer.get("metadata") or {}
-    if metadata.get("deletionTimestamp") and metadata.get("finalizers"):
-        return ObjectChanges(resource, [answer])  # a finalizer keeps it for a while
-    return ObjectChanges(resource, (), [{"metadata": {"namespace": namespace, "name": owner.name, "uid": owner.uid}}])

@@ -18,7 +18,7 @@ from rollouts.accounts.errors import (
     ValidationFailed,
     VersionConflict,
 )
-from rollouts.cluster import Obj, Unavailable
+from rollouts.cluster import ClusterClient, Obj, Resource, Unavailable
 from rollouts.cluster.resources import PODDISRUPTIONBUDGETS, PODS
 from rollouts.engine.model import names
 from rollouts.models import AuditEntry, NamespaceGrant, Pod, StrategyOverride, User
@@ -219,6 +219,22 @@ def test_force_deletes_pods_of_the_current_template_past_budgets(outdated: Stage
     assert one.outcome is DeletionResult.DELETED
     assert leader["uid"] not in uids(outdated)
     assert entries()[1].command == "delete_any_pods"
+
+
+def test_the_answer_to_a_forced_deletion_says_that_the_pods_are_terminating(
+    outdated: Stage, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, fetched = ClusterClient.get, []
+
+    def record(self: ClusterClient, resource: Resource, name: str, **more: Any) -> Obj:
+        fetched.append(resource)
+        return get(self, resource, name, **more)
+
+    monkeypatch.setattr(ClusterClient, "get", record)
+    before = uids(outdated)
+    pods_delete(caller, outdated.place, EVERYTHING, force=True)
+    assert PODS not in fetched
+    assert not Pod.objects.filter(uid__in=before, leaving=False).exists()
 
 
 def test_force_needs_a_permission_of_its_own(outdated: Stage, caller: Caller) -> None:
