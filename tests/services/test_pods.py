@@ -19,7 +19,7 @@ from rollouts.accounts.errors import (
     VersionConflict,
 )
 from rollouts.cluster import ClusterClient, Obj, Resource, Unavailable
-from rollouts.cluster.resources import PODDISRUPTIONBUDGETS, PODS
+from rollouts.cluster.resources import PODS
 from rollouts.engine.model import names
 from rollouts.models import AuditEntry, NamespaceGrant, Pod, StrategyOverride, User
 from rollouts.services import deletion
@@ -29,6 +29,7 @@ from rollouts.services.changes import execute
 from rollouts.services.deletion import DeletionResult, PodRef, PodsDeleted
 from rollouts.services.pods import Selection, pods_delete
 from rollouts.services.workloads import edit_strategy, scale
+from tests.builtin_resources import PODDISRUPTIONBUDGETS
 from tests.services.stage import Stage
 
 pytestmark = [pytest.mark.django_db(transaction=True)]

@@ -13,13 +13,12 @@ from rollouts.controller.pod_counts import count_pods
 from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import Strategy, Workload
-from rollouts.engine.simulation.simulate import run_passes
 from rollouts.selectors.paging import Window
 from rollouts.selectors.workload_rows import RowPodCounts, workload_rows
 from rollouts.selectors.workloads import WorkloadFilters, workload_list
 from tests.api.read import fleet
 from tests.engine.manifest.rendering import render_manifest
-from tests.engine.simulated import clique, group, settled, with_image, workload
+from tests.engine.simulated import clique, group, run_workload, settled, with_image, workload
 
 pytestmark = pytest.mark.django_db
 
@@ -92,7 +91,7 @@ def rollout(before: Workload, after: Workload) -> Iterator[Observed]:
     """Yield what is there after each pass of a rollout, where it is new; in the first one the rollout is begun."""
     cluster = settled(before)
     former = cluster.world.observed()
-    for _ in run_passes(after, cluster.world):
+    for _ in run_workload(after, cluster.world):
         observed = cluster.world.observed()
         if observed != former:
             former = observed

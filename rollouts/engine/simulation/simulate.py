@@ -139,7 +139,7 @@ def simulate(
         cluster.apply(first)
         builder.steps.append(SimulationStep(0.0, first, (), ()))
     last = SimulatedPass(now, _NO_PLAN, ())
-    for last in _run_passes(tree, cluster, IDLE_LIMIT):
+    for last in run_passes(tree, cluster):
         builder.add_pass(last, counter.count())
         builder.add_pods(last.at - now, counter.pods)
         if is_enough():
@@ -151,17 +151,13 @@ def simulate(
 
 
 def run_passes(
-    workload: Workload, cluster: SimulatedCluster, idle_limit: float = IDLE_LIMIT
+    tree: IncrementalTree, cluster: SimulatedCluster, idle_limit: float = IDLE_LIMIT
 ) -> Iterator[SimulatedPass]:
     """Plan and apply in turns; after a plan without actions let time pass, until no event is left.
 
     In a cluster at rest the passes go on at the times that the plan asks for, so that waits become problems and gang
     termination sets in, until `idle_limit` seconds after the last event.
     """
-    return _run_passes(IncrementalTree(make_layout(workload), cluster), cluster, idle_limit)
-
-
-def _run_passes(tree: IncrementalTree, cluster: SimulatedCluster, idle_limit: float) -> Iterator[SimulatedPass]:
     in_a_row = 0
     last_event = cluster.now
     while in_a_row < MAX_PASSES_AT_ONE_TIME:
