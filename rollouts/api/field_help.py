@@ -5,7 +5,7 @@ sentences of its base class. A field whose name says everything has no sentence.
 OpenAPI description, so a sentence cannot outlive its field.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
 _VERSION: Final = "<uid>.<generation>. Send it in quotes as If-Match with a command."
@@ -14,7 +14,7 @@ _GENERATION_HASH: Final = "Hash of all pod templates together."
 _FLOOR: Final = "The update never takes availability below this number."
 _UPDATED: Final = "Desired pods that are available on the current template; surge pods are not counted."
 
-_FIELD_HELP: Final[Mapping[str, Mapping[str, str]]] = {
+FIELD_HELP: Final[Mapping[str, Mapping[str, str]]] = {
     # ---- workloads
     "WorkloadSummary": {
         "version": _VERSION,
@@ -244,10 +244,5 @@ def field_help_of(value: type[Any]) -> dict[str, str]:
     """Return the sentences for the fields of a dataclass; its own replace those of its base classes."""
     found: dict[str, str] = {}
     for one in reversed(value.__mro__):
-        found |= _FIELD_HELP.get(one.__name__, {})
+        found |= FIELD_HELP.get(one.__name__, {})
     return found
-
-
-def all_field_help() -> Iterator[tuple[str, str, str]]:
-    """Return every sentence with its class and field."""
-    return ((name, field, words) for name, fields in _FIELD_HELP.items() for field, words in fields.items())

@@ -1,7 +1,7 @@
 """The surge of a workload by HTTP: the list of extra units, and their deletion.
 
-`services.surge` decides what is surge, on the same snapshot of the workload that the other views use. The answer has a
-mark for each unit that identifies its objects. The client sends the mark back with the name, so a later surge unit of
+`engine.tree.surge` decides what is surge, on the same snapshot of the workload that the other views use. The answer has
+a mark for each unit that identifies its objects. The client sends the mark back with the name, so a later surge unit of
 the same name is never deleted.
 """
 
@@ -24,9 +24,10 @@ from rollouts.api.response_serializers import page_serializer, response_serializ
 from rollouts.api.schema import CONDITIONAL, NOT_MODIFIED
 from rollouts.api.serializers import StrictCharField, StrictSerializer
 from rollouts.engine.manifest.findings import Finding
+from rollouts.engine.tree.surge import SurgeUnit, find_surge
 from rollouts.selectors.workload_snapshot import read_snapshot
 from rollouts.services.pods import MAX_PODS
-from rollouts.services.surge import SurgeUnit, SurgeUnitRef, find_surge, surge_delete
+from rollouts.services.surge import SurgeUnitRef, surge_delete
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,8 @@
 """How many pods a workload has, should have and may not fall below: the numbers in cards and charts.
 
 Pure, from the same values that a pass plans with; `history` stores the numbers over time. Every level is counted in
-pods, so that one chart can show all three. The engine's views decide which pods are surge, and which of the others are
-updated; lists, which count in SQL, apply the same rules.
+pods, so that one chart can show all three. `engine.tree.surge` decides which pods are surge, and which of the others
+are updated; lists, which count in SQL, apply the same rules.
 
 The invariant: an unavailable pod does not count as updated, and surge never does, so that
 
@@ -20,8 +20,9 @@ from typing import TypeAlias
 from rollouts.engine.model.observed import Clique, Observed, Pod
 from rollouts.engine.model.workload import Strategy, Workload
 from rollouts.engine.rollout.levels import compute_component_budget, compute_set_budget
+from rollouts.engine.tree.availability import CliqueView, compute_min_available
 from rollouts.engine.tree.layout import Layout, make_layout
-from rollouts.engine.tree.views import CliqueView, compute_min_available
+from rollouts.engine.tree.surge import count_surge_pods, count_updated_pods
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +49,8 @@ def count_pods(workload: Workload, observed: Observed) -> Counts:
         if clique.template in layout.cliques:
             view, is_extra = _make_view(layout, clique, pods[clique.name]), _is_surge(layout, clique, groups)
             available += view.available
-            updated += view.count_updated(is_extra=is_extra)
-            surge += view.count_surge(is_extra=is_extra)
+            updated += count_updated_pods(view, is_extra=is_extra)
+            surge += count_surge_pods(view, is_extra=is_extra)
     sizes = _compute_replica_sizes(workload, observed)
     desired = sum(size.pods for size in sizes)
     return Counts(desired, available, updated, surge, _compute_floor(workload, sizes))

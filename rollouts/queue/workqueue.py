@@ -121,10 +121,6 @@ class WorkQueue:
         """Make keys due and return those that need a message; the others are ready already, or being processed."""
         return [key for some in _batches(keys) for key in self._run_for_keys("add", RESEND_MS, *some)]
 
-    def add_after(self, key: Key, delay_ms: int) -> None:
-        """Make a key due after a delay, unless it is due sooner."""
-        self._run("add_after", key, delay_ms)
-
     def claim(self, key: Key) -> Claim | None:
         """Claim a key; None if it is not due or another worker has it."""
         token = secrets.token_hex(8)
@@ -144,7 +140,7 @@ class WorkQueue:
         return self._finish("done", claim, int(requeue))
 
     def requeue_after(self, claim: Claim, delay_ms: int) -> FinishResult:
-        """End a claim after a success and make the key due after a delay."""
+        """End a claim after a success and make the key due after a delay, unless it is due sooner."""
         return self._finish("requeue_after", claim, delay_ms)
 
     def back_off(self, claim: Claim) -> FinishResult:

@@ -11,6 +11,6 @@ and only `events` sends a request to a cluster. Clusters that are not configured
     forecast, remedies, diagnosis       what a workload waits for, and what would help
     paging                  a part of a long list
 
-The words outdated, available, surge and complete are the engine's (`engine.tree.views`). Manifests are masked: for the
-reader where a selector takes one, and otherwise for the public.
+The words outdated, available, surge and complete are the engine's (`engine.tree.availability`). Manifests are masked:
+for the reader where a selector takes one, and otherwise for the public.
 """

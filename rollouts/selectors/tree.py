@@ -17,7 +17,8 @@ from rollouts.engine.manifest.findings import Finding
 from rollouts.engine.model.observed import Pod
 from rollouts.engine.model.values import value
 from rollouts.engine.rollout.update import read_progress
-from rollouts.engine.tree.views import CliqueView, GroupReplicaView, GroupView, ReplicaView
+from rollouts.engine.tree.availability import CliqueView, GroupReplicaView, GroupView, ReplicaView
+from rollouts.engine.tree.surge import find_first_surge
 from rollouts.manifests.masking import mask_text
 from rollouts.selectors.revisions import RevisionNumbers, mask_image
 from rollouts.selectors.timestamps import to_datetime
@@ -268,7 +269,7 @@ class _TreeBuilder:
         )
 
     def _clique(self, view: CliqueView, *, surge: bool) -> CliqueNode:
-        first_surge = view.first_surge(is_extra=surge)
+        first_surge = find_first_surge(view, is_extra=surge)
         return CliqueNode(
             name=view.name,
             template=view.template.name,

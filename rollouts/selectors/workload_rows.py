@@ -5,8 +5,9 @@ and which templates the others run. All rows of a page together cost four querie
 generations that are new to this process.
 
 The numbers are equal to those of `pod_counts`, which counts one workload: surge is everything beyond the desired number
-at any of the three levels, and does not count as updated; terminating pods do not count, nor do pods whose PodClique is
-gone, because the cluster deletes them.
+at any of the three levels (`engine.tree.surge`), and does not count as updated; terminating pods do not count, nor do
+pods whose PodClique is gone, because the cluster deletes them. One exception: while a workload is updated, a gap in the
+indices of a clique that this update does not change counts as surge.
 """
 
 from collections import Counter, defaultdict
@@ -239,11 +240,11 @@ def _make_row(workload: WorkloadSummary, workload_pods: _WorkloadPods, record: _
 
 
 def _count(workload: WorkloadSummary, workload_pods: _WorkloadPods, current: Set[_PodKind]) -> RowPodCounts:
-    complete = _find_complete(workload, workload_pods, current)
+    not_too_many = _find_cliques_without_surge(workload, workload_pods)
     available = updated = behind = surge = 0
     for sort, pods in workload_pods.pods.items():
         available += pods if sort.ready else 0
-        if workload_pods.cliques[sort.clique].is_extra or (sort.is_beyond and sort.clique not in complete):
+        if workload_pods.cliques[sort.clique].is_extra or (sort.is_beyond and sort.clique not in not_too_many):
             surge += pods
         elif sort.ready and sort in current:
             updated += pods
@@ -260,19 +261,17 @@ def _count_desired(workload_pods: _WorkloadPods) -> int:
     return sum(one.wanted for one in workload_pods.cliques.values() if not one.is_extra)
 
 
-def _find_complete(workload: WorkloadSummary, workload_pods: _WorkloadPods, current: Set[_PodKind]) -> Set[str]:
-    """Return the cliques with exactly the wanted pods, all available and current: they have no surge.
+def _find_cliques_without_surge(workload: WorkloadSummary, workload_pods: _WorkloadPods) -> Set[str]:
+    """Return the cliques that have no more pods than they should have, whatever the indices: they have no surge.
 
     Scaling in may have left the pods 0 and 2. During an update, pod 2 is surge for a pod that is replaced.
     """
     if workload.update_started_at is not None and workload.update_ended_at is None:
         return frozenset()
     there: Counter[str] = Counter()
-    good: Counter[str] = Counter()
     for sort, pods in workload_pods.pods.items():
         there[sort.clique] += pods
-        good[sort.clique] += pods if sort.ready and sort in current else 0
-    return {name for name, one in workload_pods.cliques.items() if there[name] == good[name] == one.wanted}
+    return {name for name, one in workload_pods.cliques.items() if there[name] <= one.wanted}
 
 
 def _make_revision_finder(

@@ -21,9 +21,9 @@ from rollouts.controller.effective_strategy import (
 from rollouts.engine.manifest.findings import Finding
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.model.workload import Workload
+from rollouts.engine.tree.availability import Tree
 from rollouts.engine.tree.layout import Layout, make_layout
 from rollouts.engine.tree.tree_builder import build_tree
-from rollouts.engine.tree.views import Tree
 from rollouts.manifests.workload_version import version_of
 from rollouts.mirror import MirroredWorkload
 from rollouts.runtime.connections import configured_cluster_names

@@ -18,9 +18,11 @@ from functools import partial
 from typing import Any, Final
 
 from rollouts.accounts.commands import WorkloadRef
-from rollouts.cluster import ClusterError, Conflict, NotFound, Obj, Throttled, Unauthorized, Unavailable
+from rollouts.cluster import ClusterError, Conflict, NotFound, Resource, Throttled, Unauthorized, Unavailable
+from rollouts.cluster.deletion import Deletion, delete_object, fetch_deletion
 from rollouts.cluster.resources import PODS
 from rollouts.engine.model.observed import Pod
+from rollouts.mirror import ObjectChanges
 from rollouts.services.workload_client import WorkloadClient
 
 MAX_SECONDS: Final = 20.0
@@ -144,12 +146,18 @@ def _explain_error(error: ClusterError) -> tuple[DeletionResult, str]:
     return DeletionResult.REFUSED, str(error)
 
 
+def make_changes(resource: Resource, deletions: Iterable[Deletion]) -> ObjectChanges:
+    """Return what the mirror stores after deletions of objects of one kind."""
+    known = tuple(deletions)
+    current = [one.current for one in known if one.current is not None]
+    return ObjectChanges(resource, current, [one.gone for one in known if one.gone is not None])
+
+
 class PodDeleter:
     """Deletes pods, several at once, and collects how the cluster has them afterwards."""
 
     def __init__(self, client: WorkloadClient, mode: DeletionMode, *, dry_run: bool) -> None:
-        self.found: list[Obj] = []  # pods that still exist
-        self.gone: list[Obj] = []
+        self._deletions: list[Deletion] = []
         self._client = client
         self._mode = mode
         self._dry_run = dry_run
@@ -160,11 +168,16 @@ class PodDeleter:
         with ThreadPoolExecutor(min(_THREADS, len(pods)), thread_name_prefix="pods") as senders:
             yield from senders.map(self._attempt, pods)
 
+    @property
+    def changes(self) -> ObjectChanges:
+        """The changes for the mirror."""
+        return make_changes(PODS, self._deletions)
+
     def _attempt(self, pod: Pod) -> PodOutcome:
         return make_outcome(pod, *self._run.attempt(partial(self._delete, pod), partial(self._explain_missing, pod)))
 
     def _explain_missing(self, pod: Pod) -> tuple[DeletionResult, str]:
-        found = self._refetch(pod)
+        found = self._fetch(pod).current
         if found is not None and found["metadata"]["uid"] == pod.uid:
             return DeletionResult.REFUSED, "It was changed at the same time; try again."
         return DeletionResult.GONE, f"It was gone already{'; another pod has its name' if found else ''}."
@@ -173,27 +186,26 @@ class PodDeleter:
         cluster, namespace = self._client.cluster, self._client.place.namespace
         if self._mode is DeletionMode.EVICT:
             cluster.evict(pod.name, namespace=namespace, uid=pod.uid, dry_run=self._dry_run)
-        else:
-            grace = 0 if self._mode is DeletionMode.FORCE_DELETE else None
-            cluster.delete(PODS, pod.name, namespace=namespace, uid=pod.uid, grace_seconds=grace, dry_run=self._dry_run)
-        if not self._dry_run:
-            self._refetch(pod)
-        return DeletionResult.EVICTED if self._mode is DeletionMode.EVICT else DeletionResult.DELETED
+            if not self._dry_run:
+                self._fetch(pod)  # the answer to an eviction does not show the pod
+            return DeletionResult.EVICTED
+        grace = 0 if self._mode is DeletionMode.FORCE_DELETE else None
+        self._deletions.append(
+            delete_object(
+                cluster, PODS, pod.name, namespace=namespace, uid=pod.uid, grace_seconds=grace, dry_run=self._dry_run
+            )
+        )
+        return DeletionResult.DELETED
 
-    def _refetch(self, pod: Pod) -> Obj | None:
+    def _fetch(self, pod: Pod) -> Deletion:
         """Fetch a pod for the mirror; where that fails, the watcher updates the mirror."""
+        cluster, namespace = self._client.cluster, self._client.place.namespace
         try:
-            found = self._client.cluster.get(PODS, pod.name, namespace=self._client.place.namespace, retry=False)
-        except NotFound:
-            self.gone.append(self._reference(pod))
-            return None
+            found = fetch_deletion(cluster, PODS, pod.name, namespace=namespace, uid=pod.uid, retry=False)
         except ClusterError:
-            return None
-        self.found.append(found)
+            return Deletion()
+        self._deletions.append(found)
         return found
-
-    def _reference(self, pod: Pod) -> Obj:
-        return {"metadata": {"namespace": self._client.place.namespace, "name": pod.name, "uid": pod.uid}}
 
 
 # ---- the audit log

@@ -23,14 +23,12 @@ from rollouts import mirror
 from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import InvalidState
 from rollouts.cluster import Obj
-from rollouts.cluster.resources import PODS
 from rollouts.controller.effective_strategy import compute_effective_strategy, list_overrides
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.model.observed import Observed, Pod
 from rollouts.engine.model.workload import Strategy, Workload
 from rollouts.engine.tree.layout import Layout, PodCliquePosition, make_layout
-from rollouts.mirror import ObjectChanges
 from rollouts.services.audit import AuditedCommand, Caller, audited_command
 from rollouts.services.deletion import (
     DeletionMode,
@@ -128,7 +126,7 @@ def _delete_targets(
         sender = PodDeleter(client, mode, dry_run=dry_run)
         outcomes = [*choice.outcomes, *sender.delete_all(pods)]
         if not dry_run:
-            client.write_through([ObjectChanges(PODS, sender.found, sender.gone)])
+            client.write_through([sender.changes])
     if outcomes and not dry_run:
         audited.done(after=render_audit_outcomes(outcomes, rest), detail=summarize_outcomes(outcomes))
     return PodsDeleted(client.place, version, tuple(outcomes), len(rest), dry_run, audited.entry_id)

@@ -17,7 +17,7 @@ from rollouts.engine.manifest.references import MAX_PODS
 from rollouts.engine.model import names
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, Workload
-from rollouts.engine.tree.views import compute_min_available, resolve_min_available
+from rollouts.engine.tree.availability import compute_min_available, resolve_min_available
 from rollouts.mirror import ObjectChanges
 from rollouts.services.audit import AuditedCommand, Caller, audited_command
 from rollouts.services.edit import MAX_ATTEMPTS, Change, EditResult, fetch_expected

@@ -16,13 +16,14 @@ from typing import Final
 from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import VersionConflict
 from rollouts.cluster import Conflict, Obj
+from rollouts.cluster.deletion import Deletion, delete_object
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.scheduling.resources import MILLI_PER_UNIT, NATIVE_RESOURCES, add_resources
 from rollouts.manifests.masking import RECORD_READER
-from rollouts.mirror import ObjectChanges
 from rollouts.models import Pod
 from rollouts.services.audit import Caller, audited_command
+from rollouts.services.deletion import make_changes
 from rollouts.services.edit import MAX_ATTEMPTS, compute_changes, fetch_expected, render_audit_side
 from rollouts.services.pods import read_observed
 from rollouts.services.workload_client import (
@@ -36,7 +37,6 @@ LARGE_POD_COUNT: Final = 10
 """With this many pods, or any extended resource, a form asks for the name of the workload before it deletes it."""
 
 _EMPTY: Final[Obj] = {"metadata": {}}
-_STATUS: Final = "Status"  # the kind of the answer when the object is gone
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,10 +83,9 @@ def workload_delete(
             return result
         before = render_audit_side(live, compute_changes(place, live, _EMPTY, RECORD_READER), "before")
         audited.begin(before=before, detail=str(extent))
-        answer = _delete_with_preconditions(client, live, expected, dry_run=dry_run)
+        deletion = _delete_with_preconditions(client, live, expected, dry_run=dry_run)
         if not dry_run:
-            is_gone = answer.get("kind") == _STATUS
-            client.write_through([ObjectChanges(PODCLIQUESETS, [] if is_gone else [answer], [live] if is_gone else [])])
+            client.write_through([make_changes(PODCLIQUESETS, [deletion])])
             audited.done(before=before, detail=str(extent))
         return result
 
@@ -103,15 +102,15 @@ def measure_extent(place: WorkloadRef, observed: Observed) -> Extent:
     return Extent(len(observed.pods), len(observed.gangs), resources)
 
 
-def _delete_with_preconditions(client: WorkloadClient, seen: Obj, expected: str | None, *, dry_run: bool) -> Obj:
-    """Delete the object that was read, and return the answer; raises VersionConflict when it has changed."""
+def _delete_with_preconditions(client: WorkloadClient, seen: Obj, expected: str | None, *, dry_run: bool) -> Deletion:
+    """Delete the object that was read, and return what the answer says; raises VersionConflict when it has changed."""
     live = seen
     for _ in range(MAX_ATTEMPTS):
         uid, version = live["metadata"]["uid"], live["metadata"]["resourceVersion"]
         with translate_cluster_errors(f"PodCliqueSet {client.place.name}", is_write=not dry_run):
             try:
-                return client.cluster.delete(
-                    *(PODCLIQUESETS, client.place.name),
+                return delete_object(
+                    *(client.cluster, PODCLIQUESETS, client.place.name),
                     namespace=client.place.namespace,
                     uid=uid,
                     resource_version=None if expected is None else version,

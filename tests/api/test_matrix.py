@@ -19,10 +19,10 @@ from django.utils import timezone
 
 from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.cluster.resources import PODCLIQUESETS
+from rollouts.engine.tree.surge import SurgeUnit, find_surge
 from rollouts.mirror.other_operator import GROVE_FINALIZER
 from rollouts.models import ApiToken, AuditEntry, Rollout, StrategyOverride, User
 from rollouts.selectors.workload_snapshot import read_snapshot
-from rollouts.services.surge import SurgeUnit, find_surge
 from tests.api.actors import Actor, Request, make_actors, send, send_by_session
 from tests.api.endpoints import described, endpoints
 from tests.api.scene import CLUSTER, NAME, NAMESPACE, Scene

@@ -6,8 +6,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from rollouts.engine.tree import surge
 from rollouts.models import AuditEntry, Workload
-from rollouts.services import surge
 from tests.api.calling import Answer, Api, make_api
 from tests.api.scene import NAME, Scene
 

@@ -16,8 +16,9 @@ from rollouts.cluster import (
     in_cluster,
     kubeconfig,
 )
-from rollouts.cluster.resources import CONFIGMAPS, NAMESPACES, PODS
+from rollouts.cluster.resources import NAMESPACES, PODS
 from tests.apiserver import ApiServer
+from tests.builtin_resources import CONFIGMAPS
 from tests.servers import find_apiserver
 
 pytestmark = pytest.mark.apiserver

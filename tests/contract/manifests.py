@@ -4,7 +4,8 @@ from collections.abc import Callable
 from typing import Any
 
 from rollouts.cluster import Obj, Resource
-from rollouts.cluster.resources import CONFIGMAPS, PODCLIQUES, PODS
+from rollouts.cluster.resources import PODCLIQUES, PODS
+from tests.builtin_resources import CONFIGMAPS
 
 
 def config_map(namespace: str, name: str, *, data: dict[str, str] | None = None, **metadata: Any) -> Obj:

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from rollouts.cluster import BadRequest, ClusterClient, Conflict, Invalid, NotFound, Resource
-from rollouts.cluster.resources import CONFIGMAPS, PODCLIQUES, PODS
+from rollouts.cluster.resources import PODCLIQUES, PODS
+from tests.builtin_resources import CONFIGMAPS
 from tests.contract.manifests import config_map, gated_pod, pod_clique
 from tests.project.running import wait_until
 

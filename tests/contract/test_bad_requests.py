@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from rollouts.cluster import ClusterClient, Obj, TooLarge
-from rollouts.cluster.resources import CONFIGMAPS, PODCLIQUES
+from rollouts.cluster.resources import PODCLIQUES
+from tests.builtin_resources import CONFIGMAPS
 from tests.contract.manifests import config_map, pod_clique
 from tests.contract.raw import Raw, RawAnswer
 

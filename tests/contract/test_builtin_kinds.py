@@ -5,15 +5,8 @@ from typing import Any
 import pytest
 
 from rollouts.cluster import ClusterClient, Invalid, Obj, Resource
-from rollouts.cluster.resources import (
-    CONFIGMAPS,
-    EVENTS,
-    HORIZONTALPODAUTOSCALERS,
-    LEASES,
-    PODDISRUPTIONBUDGETS,
-    SECRETS,
-    SERVICES,
-)
+from rollouts.cluster.resources import EVENTS, LEASES, SERVICES
+from tests.builtin_resources import CONFIGMAPS, HORIZONTALPODAUTOSCALERS, PODDISRUPTIONBUDGETS, SECRETS
 from tests.contract.manifests import config_map, disruption_budget
 
 

@@ -4,7 +4,8 @@ from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 
 from rollouts.cluster import AlreadyExists, ClusterClient, Conflict, NotFound
-from rollouts.cluster.resources import CONFIGMAPS, PODCLIQUES, PODS
+from rollouts.cluster.resources import PODCLIQUES, PODS
+from tests.builtin_resources import CONFIGMAPS
 from tests.contract.manifests import config_map, gated_pod, pod_clique
 
 WRITERS = 6

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from rollouts.cluster import ClusterClient, Conflict, Forbidden, Invalid, NotFound, Resource, Throttled
-from rollouts.cluster.resources import CONFIGMAPS, NODES, PODCLIQUES, PODDISRUPTIONBUDGETS, PODS
+from rollouts.cluster.resources import NODES, PODCLIQUES, PODS
+from tests.builtin_resources import CONFIGMAPS, PODDISRUPTIONBUDGETS
 from tests.contract.manifests import config_map, disruption_budget, gated_pod, minimal, pod_clique
 
 SOMEBODY = "00000000-0000-0000-0000-000000000000"

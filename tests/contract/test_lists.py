@@ -5,7 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from rollouts.cluster import BadRequest, ClusterClient, Expired, Listing, Obj
-from rollouts.cluster.resources import CONFIGMAPS, EVENTS, PODCLIQUES, PODS
+from rollouts.cluster.resources import EVENTS, PODCLIQUES, PODS
+from tests.builtin_resources import CONFIGMAPS
 from tests.contract.conftest import Server
 from tests.contract.manifests import config_map, gated_pod, pod_clique
 

@@ -14,7 +14,8 @@ from rollouts.cluster import (
     Resource,
     UnknownResource,
 )
-from rollouts.cluster.resources import CONFIGMAPS, NAMESPACES, PODCLIQUES, PODS
+from rollouts.cluster.resources import NAMESPACES, PODCLIQUES, PODS
+from tests.builtin_resources import CONFIGMAPS
 from tests.contract.manifests import config_map, gated_pod, minimal, pod_clique
 
 

@@ -3,7 +3,8 @@
 import pytest
 
 from rollouts.cluster import BadRequest, ClusterClient, Conflict, Invalid, NotFound, Obj, Resource
-from rollouts.cluster.resources import CONFIGMAPS, PODCLIQUES, PODS
+from rollouts.cluster.resources import PODCLIQUES, PODS
+from tests.builtin_resources import CONFIGMAPS
 from tests.contract.manifests import config_map, gated_pod, minimal, pod_clique
 from tests.contract.raw import Raw
 

@@ -24,7 +24,8 @@ from rollouts.cluster import (
     WatchEvent,
     kubeconfig,
 )
-from rollouts.cluster.resources import CONFIGMAPS, PODCLIQUES, PODS
+from rollouts.cluster.resources import PODCLIQUES, PODS
+from tests.builtin_resources import CONFIGMAPS
 from tests.contract.conftest import PATIENCE, Server
 from tests.contract.manifests import config_map, minimal, pod_clique
 from tests.contract.raw import Raw

@@ -5,17 +5,10 @@ from collections.abc import Callable
 import pytest
 
 from rollouts.cluster import ClusterClient, Forbidden, NotFound, Obj
-from rollouts.cluster.resources import (
-    CONFIGMAPS,
-    PODCLIQUES,
-    PODCLIQUESCALINGGROUPS,
-    PODCLIQUESETS,
-    PODGANGS,
-    PODS,
-    SERVICES,
-)
+from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODCLIQUESETS, PODGANGS, PODS, SERVICES
 from rollouts.engine.model.names import PART_OF
 from rollouts.queue.results import Stop
+from tests.builtin_resources import CONFIGMAPS
 from tests.controller.interruptions import Interrupted, Way
 from tests.controller.loop import Loop
 from tests.controller.test_reconciler import ONE_REPLICA, PODS_OF_ONE, change_image, make

@@ -8,9 +8,8 @@ import pytest
 from rollouts.controller.pod_counts import count_desired, count_pods
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.simulation.cluster import ClusterBehaviour
-from rollouts.engine.simulation.simulate import run_passes
 from tests.engine.manifests import small, workload_of
-from tests.engine.simulated import settled, with_image
+from tests.engine.simulated import run_workload, settled, with_image
 
 # A frontend of three pods, and a group of four replicas of a leader and two workers; twice.
 ONE = 3 + 4 * 3
@@ -57,7 +56,7 @@ def test_the_floor_holds_where_surge_serves_with_a_part_of_its_pods() -> None:
     late = ClusterBehaviour(never_ready=frozenset({"chat-2-frontend-1", "chat-2-frontend-2"}))
     after = with_image(before, "two")
     cluster = settled(before, late)
-    found = [count_pods(after, cluster.world.observed()) for _ in run_passes(after, cluster.world)]
+    found = [count_pods(after, cluster.world.observed()) for _ in run_workload(after, cluster.world)]
     assert {counts.floor for counts in found} == {2 * (ONE - 2)}
     assert min(counts.available for counts in found) == 2 * ONE - 2
     assert (found[-1].available, found[-1].updated, found[-1].surge) == (2 * ONE, 2 * ONE, 0)
@@ -75,7 +74,7 @@ def test_an_update_with_surge_is_counted_all_the_way() -> None:
     cluster = settled(before)
     assert count_pods(before, cluster.world.observed()).updated == 2 * ONE
     assert count_pods(after, cluster.world.observed()).updated == 2 * ONE - 6
-    found = [count_pods(after, cluster.world.observed()) for _ in run_passes(after, cluster.world)]
+    found = [count_pods(after, cluster.world.observed()) for _ in run_workload(after, cluster.world)]
     assert {counts.desired for counts in found} == {2 * ONE}
     assert max(counts.surge for counts in found) == 1
     assert all(counts.available >= counts.floor for counts in found)
@@ -87,7 +86,7 @@ def test_surge_is_not_updated_whether_it_serves_or_not(is_ready: bool) -> None:
     before = workload_of(small(strategy("ReplicaRecreate", maxUnavailable=0, maxSurge=1)))
     after = with_image(before, "two")
     world = settled(before).world
-    for _ in run_passes(after, world):
+    for _ in run_workload(after, world):
         observed = world.observed()
         counts = count_pods(after, observed)
         surge = [pod for pod in observed.pods if pod.clique.startswith("chat-2-")]

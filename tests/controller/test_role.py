@@ -7,7 +7,8 @@ import pytest
 import yaml
 
 from rollouts.cluster import ClusterClient, Forbidden, Obj
-from rollouts.cluster.resources import EVENTS, NAMESPACES, PODCLIQUES, PODCLIQUESETS, SECRETS
+from rollouts.cluster.resources import EVENTS, NAMESPACES, PODCLIQUES, PODCLIQUESETS
+from tests.builtin_resources import SECRETS
 from tests.controller.loop import Loop, observe
 from tests.controller.roles import allowed, restricted_user
 from tests.controller.test_reconciler import change_image, is_updated, make

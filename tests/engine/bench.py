@@ -14,8 +14,8 @@ from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import Strategy, Workload
 from rollouts.engine.plan.planner import plan
 from rollouts.engine.simulation.cluster import ClusterBehaviour, SimulatedCluster
-from rollouts.engine.simulation.simulate import SimulationResult, run_passes, simulate
-from tests.engine.simulated import clique, group, with_image, workload
+from rollouts.engine.simulation.simulate import SimulationResult, simulate
+from tests.engine.simulated import clique, group, run_workload, with_image, workload
 
 BEHAVIOUR = ClusterBehaviour(ready_seconds=30.0, termination_seconds=5.0)
 NOW = 1_000_000.0
@@ -42,7 +42,7 @@ def many_groups(replicas: int, group_replicas: int) -> Workload:
 
 def settle(wanted: Workload) -> Observed:
     world = SimulatedCluster(Observed(), BEHAVIOUR, NOW)
-    for _ in run_passes(wanted, world):
+    for _ in run_workload(wanted, world):
         pass
     return world.observed()
 
@@ -50,7 +50,7 @@ def settle(wanted: Workload) -> Observed:
 def begin(wanted: Workload, observed: Observed, count: int = 20) -> Observed:
     """Return the observed objects after some passes of the update."""
     world = SimulatedCluster(observed, BEHAVIOUR, NOW)
-    for _, _ in zip(range(count), run_passes(wanted, world), strict=False):
+    for _, _ in zip(range(count), run_workload(wanted, world), strict=False):
         pass
     return world.observed()
 

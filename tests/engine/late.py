@@ -11,13 +11,13 @@ from typing import Any
 from rollouts.engine.model.actions import Action, Create, Kind, Plan, RemoveGate
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.plan.planner import plan
-from rollouts.engine.simulation.cluster import SimulatedCluster
+from tests.engine.disturbed import DisturbedCluster
 from tests.engine.simulated import Cluster
 
 Place = tuple[Kind, str]
 
 
-class Recorded(SimulatedCluster):
+class Recorded(DisturbedCluster):
     """A simulated cluster that records every state of every object, in order."""
 
     def __init__(self, *values: Any, **named: Any) -> None:

@@ -19,9 +19,11 @@ from rollouts.engine.model.observed import Clique, Observed, Pod
 from rollouts.engine.model.workload import BudgetSpec, CliqueTemplate, GroupTemplate, Strategy, Workload
 from rollouts.engine.plan.planner import plan_tree
 from rollouts.engine.simulation.cluster import ClusterBehaviour, RejectedWrite, SimulatedCluster
-from rollouts.engine.simulation.simulate import IDLE_LIMIT, find_next_time, run_passes
+from rollouts.engine.simulation.incremental_tree import IncrementalTree
+from rollouts.engine.simulation.simulate import IDLE_LIMIT, SimulatedPass, find_next_time, run_passes
 from rollouts.engine.tree.layout import Layout, make_layout
 from rollouts.engine.tree.tree_builder import build_tree
+from tests.engine.disturbed import DisturbedCluster
 
 PASSES_AT_MOST = 4000
 QUICK = ClusterBehaviour(ready_seconds=10.0, termination_seconds=2.0)
@@ -66,7 +68,6 @@ def group(
         replicas=replicas,
         min_available=min_available,
         annotations={},
-        scale_config=None,
         budget=None if budget is None else BudgetSpec(*budget),
     )
 
@@ -234,20 +235,27 @@ def _render(units: list[Unit], wanted: int) -> str:
     return " ".join(unit.render(wanted) for unit in sorted(units, key=lambda unit: unit.index))
 
 
+def run_workload(
+    workload: Workload, cluster: SimulatedCluster, idle_limit: float = IDLE_LIMIT
+) -> Iterator[SimulatedPass]:
+    """Run the passes of a workload, from the objects in the cluster."""
+    return run_passes(IncrementalTree(make_layout(workload), cluster), cluster, idle_limit)
+
+
 @dataclass
 class Cluster:
     """A workload in a simulated cluster, and a record of all actions."""
 
     workload: Workload
     behaviour: ClusterBehaviour = QUICK
-    world: SimulatedCluster = field(init=False)
+    world: DisturbedCluster = field(init=False)
     actions: list[Action] = field(default_factory=list)
     refused: list[RejectedWrite] = field(default_factory=list)
     last: Plan | None = None
     _shape: Layout | None = None
 
     def __post_init__(self) -> None:
-        self.world = SimulatedCluster(Observed(), self.behaviour, now=1_000_000.0)
+        self.world = DisturbedCluster(Observed(), self.behaviour, now=1_000_000.0)
 
     @property
     def view(self) -> View:
@@ -287,7 +295,7 @@ class Cluster:
 
     def passes(self, patience: float = IDLE_LIMIT) -> Iterator[Plan]:
         """Plan and carry out, advance the time when there is nothing to do, and end when nothing happens any more."""
-        for number, one in enumerate(run_passes(self.workload, self.world, patience)):
+        for number, one in enumerate(run_workload(self.workload, self.world, patience)):
             assert number < PASSES_AT_MOST, f"no end: {one.plan.actions}"
             self.last = one.plan
             self.actions += one.plan.actions
@@ -314,7 +322,7 @@ class Cluster:
 
     def begin_from(self, observed: Observed) -> None:
         """Go on from other observed objects."""
-        self.world = SimulatedCluster(observed, self.behaviour, self.world.now)
+        self.world = DisturbedCluster(observed, self.behaviour, self.world.now)
 
     def settle(self) -> "Cluster":
         """Run until nothing happens any more."""

@@ -1,8 +1,8 @@
 """A simulation of deletions by hand: the pods are counted before, missing for a while, and back in the end."""
 
-from rollouts.engine.model.actions import Delete, Kind
+from rollouts.engine.model.actions import BY_HAND, Delete, Kind
 from rollouts.engine.model.workload import Strategy
-from rollouts.engine.simulation.simulate import BY_HAND, SimulationEnd, simulate
+from rollouts.engine.simulation.simulate import SimulationEnd, simulate
 from tests.engine.simulated import QUICK, clique, settled, workload
 
 

@@ -45,7 +45,7 @@ class Model:
         self.dirty[key] = self.now
         return self._is_newly_ready(key)
 
-    def add_after(self, key: str, delay_ms: int) -> None:
+    def delay(self, key: str, delay_ms: int) -> None:
         """Make a key due after a delay; the sooner wins."""
         self.waiting[key] = min(self.now + delay_ms, self.waiting.get(key, self.now + delay_ms))
 
@@ -109,7 +109,7 @@ class Model:
         if is_dirty or self.failures[key] == 1:
             self.dirty[key] = self.now
             return True
-        self.add_after(key, min(FIRST_BACK_OFF_MS << min(self.failures[key] - 2, 16), LONGEST_BACK_OFF_MS))
+        self.delay(key, min(FIRST_BACK_OFF_MS << min(self.failures[key] - 2, 16), LONGEST_BACK_OFF_MS))
         return False
 
     def _is_newly_ready(self, key: str) -> bool:

@@ -66,12 +66,6 @@ class QueueMachine(RuleBasedStateMachine):
         if not lost:
             self.messages += unsent
 
-    @rule(key=keys, delay=durations)
-    def add_after(self, key: str, delay: int) -> None:
-        self.model.add_after(key, delay)
-        self.queue.add_after(key, delay)
-        self.owed.add(key)
-
     # The broker
 
     @precondition(lambda self: self.messages)
@@ -132,7 +126,7 @@ class QueueMachine(RuleBasedStateMachine):
 
         def expect() -> None:
             self.model.failures.pop(claim.key, None)
-            self.model.add_after(claim.key, delay)
+            self.model.delay(claim.key, delay)
 
         self._end(claim, expect, self.queue.requeue_after(claim, delay))
 
@@ -143,7 +137,7 @@ class QueueMachine(RuleBasedStateMachine):
 
         def expect() -> None:
             self.model.failures[claim.key] = self.model.failures.get(claim.key, 0) + 1
-            self.model.add_after(claim.key, compute_back_off_ms(self.model.failures[claim.key]))
+            self.model.delay(claim.key, compute_back_off_ms(self.model.failures[claim.key]))
             self.owed.add(claim.key)
 
         self._end(claim, expect, self.queue.back_off(claim))

@@ -8,6 +8,7 @@ import pytest
 
 from tests.project.running import wait_until
 from tests.queue.conftest import SECONDS_TO_ANSWER, Installation
+from tests.queue.delaying import delay
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
 
@@ -188,7 +189,7 @@ def test_a_backlog_does_not_keep_the_sweep_waiting(installation: Installation) -
     installation.start_worker(lease_seconds=120)
     installation.start_beat()
     _wake(installation, *backlog)
-    installation.queue.add_after("sandbox/default/later", 1)
+    delay(installation.queue, "sandbox/default/later", 1)
     wait_until(lambda: installation.queue.depth().delayed == 0, SECONDS_TO_ANSWER)
     assert installation.queue.depth().ready > 1
 

@@ -7,6 +7,7 @@ from redis import Redis
 
 from rollouts.queue.workqueue import Claim, Depth, FinishResult, WorkQueue, compute_back_off_ms
 from tests.project.running import wait_until
+from tests.queue.delaying import delay
 
 KEY = "sandbox/default/llama"
 OTHER = "sandbox/default/qwen"
@@ -147,16 +148,16 @@ def test_a_workload_that_kills_its_worker_again_and_again_waits_longer_each_time
 
 
 def test_a_delay_ends_by_the_sweep_and_the_sooner_wins(queue: WorkQueue) -> None:
-    queue.add_after(KEY, 3_600_000)
-    queue.add_after(KEY, 1)
-    queue.add_after(KEY, 3_600_000)
+    delay(queue, KEY, 3_600_000)
+    delay(queue, KEY, 1)
+    delay(queue, KEY, 3_600_000)
     wait_until(lambda: queue.sweep() == [KEY], 10)
     depth = queue.depth()
     assert depth == Depth(ready=1, processing=0, dirty=0, delayed=0, oldest_ms=depth.oldest_ms)
 
 
 def test_an_add_does_not_wait_for_a_delay(queue: WorkQueue) -> None:
-    queue.add_after(KEY, 3_600_000)
+    delay(queue, KEY, 3_600_000)
     assert queue.add([KEY]) == [KEY]
     assert queue.claim(KEY) is not None
 
@@ -205,7 +206,7 @@ def test_thousands_of_keys_are_added_and_swept_whole(queue: WorkQueue) -> None:
 
 def test_a_sweep_takes_up_at_most_its_limit_of_each_sort(queue: WorkQueue) -> None:
     for number in range(5):
-        queue.add_after(f"sandbox/default/w{number}", 0)
+        delay(queue, f"sandbox/default/w{number}", 0)
     assert len(queue.sweep(limit=3)) == 3
     assert len(queue.sweep(limit=3)) == 2
 
@@ -234,7 +235,7 @@ def test_two_sweeps_at_once_find_nothing_twice(redis: Redis) -> None:
     one, two = (WorkQueue(redis, lease_ms=1_000, clock=lambda: moment) for _ in range(2))
     one.add(["lost", "flown"])
     _claim(one, "flown")
-    one.add_after("delayed", 5)
+    delay(one, "delayed", 5)
     moment += 60_000
     assert sorted(one.sweep()) == ["delayed", "flown", "lost"]
     assert two.sweep() == []

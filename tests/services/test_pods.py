@@ -18,8 +18,8 @@ from rollouts.accounts.errors import (
     ValidationFailed,
     VersionConflict,
 )
-from rollouts.cluster import Obj, Unavailable
-from rollouts.cluster.resources import PODDISRUPTIONBUDGETS, PODS
+from rollouts.cluster import ClusterClient, Obj, Resource, Unavailable
+from rollouts.cluster.resources import PODS
 from rollouts.engine.model import names
 from rollouts.models import AuditEntry, NamespaceGrant, Pod, StrategyOverride, User
 from rollouts.services import deletion
@@ -29,6 +29,7 @@ from rollouts.services.changes import execute
 from rollouts.services.deletion import DeletionResult, PodRef, PodsDeleted
 from rollouts.services.pods import Selection, pods_delete
 from rollouts.services.workloads import edit_strategy, scale
+from tests.builtin_resources import PODDISRUPTIONBUDGETS
 from tests.services.stage import Stage
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
@@ -219,6 +220,22 @@ def test_force_deletes_pods_of_the_current_template_past_budgets(outdated: Stage
     assert one.outcome is DeletionResult.DELETED
     assert leader["uid"] not in uids(outdated)
     assert entries()[1].command == "delete_any_pods"
+
+
+def test_the_answer_to_a_forced_deletion_says_that_the_pods_are_terminating(
+    outdated: Stage, caller: Caller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    get, fetched = ClusterClient.get, []
+
+    def record(self: ClusterClient, resource: Resource, name: str, **more: Any) -> Obj:
+        fetched.append(resource)
+        return get(self, resource, name, **more)
+
+    monkeypatch.setattr(ClusterClient, "get", record)
+    before = uids(outdated)
+    pods_delete(caller, outdated.place, EVERYTHING, force=True)
+    assert PODS not in fetched
+    assert not Pod.objects.filter(uid__in=before, leaving=False).exists()
 
 
 def test_force_needs_a_permission_of_its_own(outdated: Stage, caller: Caller) -> None:

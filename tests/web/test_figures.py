@@ -13,13 +13,12 @@ from rollouts.controller.pod_counts import count_pods
 from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import Strategy, Workload
-from rollouts.engine.simulation.simulate import run_passes
 from rollouts.selectors.paging import Window
 from rollouts.selectors.workload_rows import RowPodCounts, workload_rows
 from rollouts.selectors.workloads import WorkloadFilters, workload_list
 from tests.api.read import fleet
 from tests.engine.manifest.rendering import render_manifest
-from tests.engine.simulated import clique, group, settled, with_image, workload
+from tests.engine.simulated import clique, group, run_workload, settled, with_image, workload
 
 pytestmark = pytest.mark.django_db
 
@@ -92,7 +91,7 @@ def rollout(before: Workload, after: Workload) -> Iterator[Observed]:
     """Yield what is there after each pass of a rollout, where it is new; in the first one the rollout is begun."""
     cluster = settled(before)
     former = cluster.world.observed()
-    for _ in run_passes(after, cluster.world):
+    for _ in run_workload(after, cluster.world):
         observed = cluster.world.observed()
         if observed != former:
             former = observed
@@ -124,10 +123,14 @@ def test_a_pod_of_a_higher_index_that_scaling_in_has_left_is_no_surge(row: model
     (one,) = observed.cliques
     left = tuple(pod for pod in observed.pods if pod.index != 1)
     scaled = replace(observed, cliques=(replace(one, replicas=2),), pods=left)
-    Rows(row, wanted).store(scaled)
-    said, counts = figures(), count_pods(wanted, scaled)
-    assert (counts.desired, counts.updated, counts.surge) == (2, 2, 0)
-    assert (said.desired, said.updated, said.surge) == (2, 2, 0)
+    rows = Rows(row, wanted)
+    first, last = left
+    for pods, updated in (left, 2), ((replace(first, ready=False), last), 1):
+        there = replace(scaled, pods=pods)
+        rows.store(there)
+        said, counts = figures(), count_pods(wanted, there)
+        assert (counts.desired, counts.updated, counts.surge) == (2, updated, 0)
+        assert (said.desired, said.updated, said.surge) == (2, updated, 0)
 
 
 def test_what_is_not_there_is_desired_all_the_same(row: models.Cluster) -> None:

@@ -15,6 +15,7 @@ from redis import Redis
 from rollouts import models
 from rollouts.queue.dispatch import open_queue
 from rollouts.telemetry import heartbeats, metrics
+from tests.queue.delaying import delay
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
@@ -133,7 +134,7 @@ def test_the_queue_is_measured_by_state_and_age(prometheus: Client) -> None:
     queue.add(["sandbox/default/a", "sandbox/default/b"])
     queue.claim("sandbox/default/a")
     queue.add(["sandbox/default/a"])
-    queue.add_after("sandbox/default/c", 60_000)
+    delay(queue, "sandbox/default/c", 60_000)
     seen = _scrape(prometheus)
     states = {state: seen["grove_ui_queue_keys", state] for state in ("ready", "flying", "dirty", "delayed")}
     assert states == {"ready": 1, "flying": 1, "dirty": 1, "delayed": 1}

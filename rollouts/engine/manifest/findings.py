@@ -113,11 +113,6 @@ class ValidationReport:
         """Return a report of distinct findings in the order of their fields: cliques[2] comes before cliques[10]."""
         return cls(_sort_findings(errors), _sort_findings(warnings))
 
-    @property
-    def is_accepted(self) -> bool:
-        """Whether the manifest may be stored."""
-        return not self.errors
-
 
 def _sort_findings(findings: Iterable[Finding]) -> tuple[Finding, ...]:
     return tuple(

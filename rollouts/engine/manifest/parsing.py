@@ -90,7 +90,6 @@ def _group(group: Obj) -> GroupTemplate:
         replicas=group["replicas"],
         min_available=group["minAvailable"],
         annotations=group.get("annotations") or {},
-        scale_config=group.get("scaleConfig"),
         budget=_budget(group.get("updateStrategy")),
     )
 

@@ -7,7 +7,7 @@ uid, a patch the resourceVersion. A rejected action is no failure, because the n
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Final
 
 from rollouts.engine.model.values import value
 
@@ -52,6 +52,10 @@ class Delete:
     name: str
     uid: str
     reason: str  # CamelCase
+
+
+BY_HAND: Final = "ByHand"
+"""The reason of a deletion that no plan makes."""
 
 
 @value

@@ -4,7 +4,7 @@ The mirror and the simulation build them; `planner` compares them with the `work
 need, so a workload of a thousand pods is a few thousand small values.
 
 `leaving` means terminating: the object has a deletionTimestamp. Which pods are live and available is decided here, in
-`Pod.is_live` and `Pod.available`; `tree.views` decides it for PodCliques and replicas (`docs/semantics.md` 1).
+`Pod.is_live` and `Pod.available`; `tree.availability` decides it for PodCliques and replicas (`docs/semantics.md` 1).
 """
 
 from collections.abc import Mapping

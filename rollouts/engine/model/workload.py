@@ -79,7 +79,6 @@ class GroupTemplate:
     replicas: int
     min_available: int
     annotations: Mapping[str, str]
-    scale_config: Mapping[str, Any] | None
     budget: BudgetSpec | None
 
 

@@ -29,7 +29,7 @@ from rollouts.engine.model.template_keys import (
     select_template_labels,
 )
 from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, StartupType, Workload
-from rollouts.engine.tree.views import CliqueView, GroupView
+from rollouts.engine.tree.availability import CliqueView, GroupView
 
 Manifest = dict[str, Any]
 

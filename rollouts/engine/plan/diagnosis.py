@@ -28,8 +28,14 @@ from rollouts.engine.rollout.ready_times import ReadyTimes
 from rollouts.engine.rollout.roller import Unit
 from rollouts.engine.rollout.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.rollout.update import Update
+from rollouts.engine.tree.availability import CliqueView, GroupView, ReplicaView, Tree
 from rollouts.engine.tree.layout import Layout
-from rollouts.engine.tree.views import CliqueView, GroupView, ReplicaView, Tree
+from rollouts.engine.tree.surge import (
+    find_first_surge,
+    list_surge_pods,
+    list_surge_replicas,
+    list_surge_set_replicas,
+)
 
 # Until a scheduler reports on a pod, that it has no node is not the cause.
 _CODES_BEFORE_REPORT: Final[Mapping[str, str]] = {
@@ -115,7 +121,7 @@ class WaitCollector:
     def _find_set_surge(self, tree: Tree, steps: SetStep) -> SurgeState:
         if not steps.is_rolling:
             return NO_SURGE_STATE
-        extra = (tree.replicas[unit.index] for unit in steps.units if self._is_extra(unit.index) and not unit.leaving)
+        extra = list_surge_set_replicas(tree, self._workload.replicas)
         holding = tuple(replica.name for replica in extra if replica.is_anything_scheduled)
         return SurgeState(holding, is_recreated=_is_original_outdated(steps.units, self._workload.replicas))
 
@@ -208,7 +214,8 @@ class WaitCollector:
         if step.is_rolling and view.scheduled < len(view.live):  # surge can only take the node of a pod without one
             context = context.with_surge(_find_pod_surge(step))
         if self._is_any_waited_for(view) and not step.blocks_creates:
-            waits += self._pod_waits(view, context, first_surge=view.wanted if step.is_rolling else None)
+            first_surge = find_first_surge(view, is_extra=False) if step.is_rolling else None
+            waits += self._pod_waits(view, context, first_surge)
         if view.clique is not None and view.clique.leaving:
             waits += self._termination_wait(view.name, _find_remaining_of_cliques([view]))
         elif len(view.live) < len(view.pods) and (len(view.live) < view.wanted or step.is_rolling):
@@ -376,13 +383,13 @@ def _scale_wait(view: CliqueView | GroupView, what: str) -> list[Wait]:
 
 def _find_pod_surge(step: CliqueStep) -> SurgeState:
     view = step.view
-    holding = tuple(pod.name for pod in view.live if pod.index >= view.wanted and pod.node)
+    holding = tuple(pod.name for pod in list_surge_pods(view, is_extra=False) if pod.node)
     return SurgeState(holding, _is_original_outdated(step.units, view.wanted))
 
 
 def _find_group_surge(step: GroupStep) -> SurgeState:
     view = step.view
-    extra = (part for index, part in view.replicas.items() if index >= view.wanted and not part.is_leaving)
+    extra = list_surge_replicas(view)
     holding = tuple(part.name for part in extra if any(clique.scheduled for clique in part.cliques))
     return SurgeState(holding, _is_original_outdated(step.units, view.wanted))
 

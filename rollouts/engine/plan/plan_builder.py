@@ -30,8 +30,7 @@ from rollouts.engine.rollout.gangs import GANG_NOT_NEEDED
 from rollouts.engine.rollout.roller import Removal
 from rollouts.engine.rollout.steps import CliqueStep, GroupStep, ReplicaStep, SetStep
 from rollouts.engine.rollout.termination import Termination
-from rollouts.engine.tree.layout import Layout
-from rollouts.engine.tree.views import (
+from rollouts.engine.tree.availability import (
     CliqueView,
     GroupReplicaView,
     GroupView,
@@ -39,6 +38,7 @@ from rollouts.engine.tree.views import (
     Tree,
     is_min_available_stale,
 )
+from rollouts.engine.tree.layout import Layout
 
 GANG_TERMINATED = "GangTerminated"
 POD_ENDED = "PodEnded"

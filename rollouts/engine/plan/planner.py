@@ -46,9 +46,9 @@ from rollouts.engine.rollout.steps import (
 )
 from rollouts.engine.rollout.termination import Termination, decide_termination
 from rollouts.engine.rollout.update import Update, UpdatePhase, decide_update, read_progress
+from rollouts.engine.tree.availability import Tree
 from rollouts.engine.tree.layout import Layout, make_layout
 from rollouts.engine.tree.tree_builder import build_tree
-from rollouts.engine.tree.views import Tree
 
 StoredStatus = Mapping[str, Any]
 """The status of the set as stored."""

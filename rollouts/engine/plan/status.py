@@ -27,8 +27,9 @@ from rollouts.engine.plan.status_conditions import (
 from rollouts.engine.rollout.roller import Reason, RollerStep, Unit
 from rollouts.engine.rollout.steps import CliqueStep, GroupStep, SetStep
 from rollouts.engine.rollout.update import Update, UpdatePhase
+from rollouts.engine.tree.availability import CliqueView, GroupReplicaView, Tree
 from rollouts.engine.tree.layout import Layout
-from rollouts.engine.tree.views import CliqueView, GroupReplicaView, Tree
+from rollouts.engine.tree.surge import count_surge_pods, list_surge_replicas, list_surge_set_replicas
 
 Status = dict[str, Any]
 
@@ -53,7 +54,7 @@ def compute_clique_status(
         "scheduleGatedReplicas": view.gated,
         "updatedReplicas": len(view.live) - view.outdated,
     }
-    _put_surge(status, _count_surge_pods(view))
+    _put_surge(status, count_surge_pods(view, is_extra=False))
     if not is_member:
         status["hpaPodSelector"] = f"{names.PART_OF}={context.workload.name},{names.CLIQUE}={view.name}"
     # Outside an update nothing closes a gap in the indices.
@@ -116,13 +117,6 @@ def _updated_indices(view: CliqueView) -> set[int]:
     return {pod.index for pod in view.live if pod.ready and pod.template_hash == current and pod.index < view.wanted}
 
 
-def _count_surge_pods(view: CliqueView) -> int:
-    """Count the pods beyond the wanted number; higher indices that a scale-in left are no surge."""
-    if view.is_updating:
-        return view.count_surge(is_extra=False)
-    return max(0, len(view.live) - view.wanted)
-
-
 # ---- PodCliqueScalingGroups
 
 
@@ -143,8 +137,7 @@ def compute_group_status(
         "updatedReplicas": sum(part.is_available and not part.is_outdated for part in parts),
         "selector": f"{names.PART_OF}={context.workload.name},{names.GROUP}={view.name}",
     }
-    extra = (part for index, part in view.replicas.items() if index >= view.wanted)
-    _put_surge(status, sum(not part.is_leaving for part in extra))
+    _put_surge(status, len(list_surge_replicas(view)))
     done = view.is_complete
     if done:
         status["currentPodCliqueSetGenerationHash"] = context.update.generation_hash
@@ -239,7 +232,7 @@ def compute_set_status(
         "hpaPodSelector": f"{names.MANAGED_BY}={names.OPERATOR},{names.PART_OF}={workload.name}",
         "currentGenerationHash": context.update.generation_hash,
     }
-    _put_surge(status, len(extra - tree.ownerless))
+    _put_surge(status, len(list_surge_set_replicas(tree, workload.replicas)))
     _put_progress(status, _set_progress(context, stored, layout, tree, steps=steps, updated=updated))
     wanted = make_set_conditions(context, available, tree, diagnosis)
     status["conditions"] = merge_conditions(stored.get("conditions") or [], wanted)

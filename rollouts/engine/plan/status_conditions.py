@@ -31,8 +31,8 @@ from rollouts.engine.plan.diagnosis import WaitDiagnosis
 from rollouts.engine.plan.wait_codes import WaitCode, find_problem
 from rollouts.engine.rollout.termination import count_healthy, is_breached, is_group_breached
 from rollouts.engine.rollout.update import Update, UpdatePhase
+from rollouts.engine.tree.availability import CliqueView, GroupReplicaView, GroupView, Tree
 from rollouts.engine.tree.layout import Layout
-from rollouts.engine.tree.views import CliqueView, GroupReplicaView, GroupView, Tree
 
 
 @value

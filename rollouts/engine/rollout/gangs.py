@@ -26,8 +26,8 @@ from rollouts.engine.model.metadata import SCHEDULER_API, default_labels, make_o
 from rollouts.engine.model.observed import Gang
 from rollouts.engine.model.values import value
 from rollouts.engine.model.workload import Workload
+from rollouts.engine.tree.availability import CliqueView, GroupView, ReplicaView
 from rollouts.engine.tree.layout import Layout
-from rollouts.engine.tree.views import CliqueView, GroupView, ReplicaView
 
 GANG_NOT_NEEDED = "GangNotNeeded"
 

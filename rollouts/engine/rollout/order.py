@@ -8,7 +8,7 @@ key ends in a unique value, so the same units always have the same order.
 from typing import Any
 
 from rollouts.engine.model.observed import Pod
-from rollouts.engine.tree.views import ReplicaView
+from rollouts.engine.tree.availability import ReplicaView
 
 _PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}  # a pod that has ended counts like a Pending one
 

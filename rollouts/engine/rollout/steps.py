@@ -22,8 +22,8 @@ from rollouts.engine.rollout.levels import ONE_AT_A_TIME, compute_component_budg
 from rollouts.engine.rollout.roller import RollerStep, Unit
 from rollouts.engine.rollout.units import NO_STEP, choose_pod_step, choose_replica_step, group_units, set_units
 from rollouts.engine.rollout.update import Update
+from rollouts.engine.tree.availability import CliqueView, GroupReplicaView, GroupView, ReplicaView, Tree
 from rollouts.engine.tree.layout import Layout
-from rollouts.engine.tree.views import CliqueView, GroupReplicaView, GroupView, ReplicaView, Tree
 
 _NONE: Final[Set[int]] = frozenset()
 

@@ -15,7 +15,7 @@ from rollouts.engine.model.times import parse_time
 from rollouts.engine.model.values import value
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.rollout.steps import ReplicaStep, SetStep
-from rollouts.engine.tree.views import CliqueView, GroupView
+from rollouts.engine.tree.availability import CliqueView, GroupView
 
 
 @value

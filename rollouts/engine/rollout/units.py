@@ -1,8 +1,8 @@
 """The units of each level for the roller: pods, replicas of a scaling group, replicas of the set.
 
-Between `tree.views`, which says what is outdated and available, and `steps`, which asks for the step of each level. The
-invariant: even if only some actions of a step are carried out, there are never more than R + S units that are not
-leaving, except for surplus.
+Between `tree.availability`, which says what is outdated and available, and `steps`, which asks for the step of each
+level. The invariant: even if only some actions of a step are carried out, there are never more than R + S units that
+are not leaving, except for surplus.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +23,7 @@ from rollouts.engine.rollout.roller import (
     choose_step,
     count_surplus,
 )
-from rollouts.engine.tree.views import CliqueView, GroupView, ReplicaView
+from rollouts.engine.tree.availability import CliqueView, GroupView, ReplicaView
 
 NO_STEP = RollerStep((), ())
 

@@ -12,8 +12,9 @@ from typing import Any
 
 from rollouts.engine.model.values import value
 from rollouts.engine.rollout.order import set_replica_update_order
+from rollouts.engine.tree.availability import ReplicaView, Tree
 from rollouts.engine.tree.layout import Layout
-from rollouts.engine.tree.views import ReplicaView, Tree
+from rollouts.engine.tree.surge import has_surge_inside
 
 
 class UpdatePhase(Enum):
@@ -137,7 +138,7 @@ def _find_candidates(layout: Layout, tree: Tree, beyond: frozenset[int]) -> froz
 
 def _has_unrecorded_update(replica: ReplicaView, layout: Layout) -> bool:
     """Whether a replica still has surge of its update, or its status does not record the update yet."""
-    if replica.has_surge:
+    if has_surge_inside(replica):
         return True
     components = (*(view.clique for view in replica.cliques), *(view.group for view in replica.groups))
     recorded = (one.status.get("currentPodCliqueSetGenerationHash") for one in components if one is not None)

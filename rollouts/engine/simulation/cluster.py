@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Self, TypeAlias
 
 from rollouts.engine.model import names
 from rollouts.engine.model.actions import Action, Create, Delete, Kind, Patch, RemoveGate, WriteStatus
@@ -121,7 +121,7 @@ class SimulatedCluster:
         self._waiting: dict[str, None] = {}  # pods without gate and node, oldest first
         self._import_observed(observed)
 
-    def fork(self) -> "SimulatedCluster":
+    def fork(self) -> Self:
         """Return a copy that changes independently."""
         other = copy(self)
         vars(other).update((name, _copy_table(value)) for name, value in vars(self).items())
@@ -192,29 +192,7 @@ class SimulatedCluster:
         self._schedule_pods()
         return tuple(rejected)
 
-    # What users and the cluster itself do.
-
-    def delete(self, kind: Kind, name: str) -> None:
-        """Delete an object, as a user would."""
-        self._delete(kind, name)
-        self._schedule_pods()
-
-    def exists(self, kind: Kind, name: str) -> bool:
-        """Whether an object of this kind and name exists."""
-        return name in self._tables[kind]
-
-    def remove(self, pod: str) -> None:
-        """Remove a pod at once, as a forced deletion does."""
-        self._remove(Kind.POD, self.pods[pod])
-        self._schedule_pods()
-
-    def scale(self, kind: Kind, name: str, replicas: int) -> None:
-        """Set the replicas of a live PodClique or PodCliqueScalingGroup, as an autoscaler would."""
-        thing = self._tables[kind][name]
-        generation = thing.generation + 1
-        self._store(
-            kind, fast_replace(thing, replicas=replicas, resource_version=self._next_version(), generation=generation)
-        )
+    # What happens to pods.
 
     def set_ready(self, pod: str, ready: bool) -> None:
         """Make a pod on a node fail or recover."""
@@ -226,18 +204,6 @@ class SimulatedCluster:
     def set_fault(self, pod: str, fault: str, detail: str = "") -> None:
         """Make a container of a pod that is not Ready fail."""
         self._store(Kind.POD, fast_replace(self.pods[pod], failing=True, fault=fault, fault_detail=detail))
-
-    def fail_pod(self, pod: str) -> None:
-        """Let a pod fail, as an eviction or the shutdown of its node does: the pod stays, and its capacity is free."""
-        thing = self.pods[pod]
-        self._scheduler.release(pod)
-        self._store(Kind.POD, fast_replace(thing, phase="Failed", ready=False))
-
-    def set_behaviour(self, behaviour: ClusterBehaviour) -> None:
-        """Change the behaviour from now on: nodes come and go, images break."""
-        self._behaviour = behaviour
-        self._scheduler.replace(behaviour.nodes)
-        self._schedule_pods()
 
     # Writes; each returns the reason of a refusal, or an empty string.
 

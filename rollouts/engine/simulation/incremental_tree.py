@@ -8,9 +8,9 @@ that `tree_builder` would build from all objects.
 from collections.abc import Set
 
 from rollouts.engine.simulation.cluster import UNKNOWN_REPLICA, SimulatedCluster
+from rollouts.engine.tree.availability import Tree
 from rollouts.engine.tree.layout import Layout
 from rollouts.engine.tree.tree_builder import build_tree, update_tree
-from rollouts.engine.tree.views import Tree
 
 
 class IncrementalTree:

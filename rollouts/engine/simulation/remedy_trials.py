@@ -18,17 +18,15 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from rollouts.engine.model.actions import Delete, Kind, Wait
-from rollouts.engine.model.observed import Clique, Group, Observed, Service
+from rollouts.engine.model.actions import BY_HAND, Delete, Kind, Wait
+from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import SET_BUDGET_STRATEGY, BudgetSpec, Strategy, Workload
 from rollouts.engine.plan.remedies import Remedy, with_one_more_unavailable, without_surge
 from rollouts.engine.plan.wait_codes import NOT_READY_CODES, UNSCHEDULED_CODES, WaitCode, find_common_code
 from rollouts.engine.rollout.levels import is_part_of_component
 from rollouts.engine.rollout.update import read_progress
-from rollouts.engine.simulation.simulate import BY_HAND, SimulationEnd, SimulationResult
-from rollouts.engine.tree.layout import make_layout
-from rollouts.engine.tree.tree_builder import build_tree
-from rollouts.engine.tree.views import ReplicaView
+from rollouts.engine.simulation.simulate import SimulationEnd, SimulationResult
+from rollouts.engine.tree.surge import find_surge, plan_unit_deletions
 
 Simulate: TypeAlias = Callable[[Workload, tuple[Delete, ...], int], SimulationResult]
 """Simulates a change: the changed workload, the deletions by hand before it, and the number of trials that share the
@@ -151,7 +149,7 @@ class RemedyTrials:
         elif remedy == Remedy.DELETE_OUTDATED_PODS:
             first = tuple(_pod_deletions(self._observed, wait.units))
         else:
-            first = tuple(_surge_deletions(self._workload, self._observed, wait.component))
+            first = _surge_deletions(self._workload, self._observed, wait.component)
         if after is None or (after == self._workload and not first):
             return None
         return self._run(after, first)
@@ -222,32 +220,8 @@ def _pod_deletions(observed: Observed, names: Collection[str]) -> Iterator[Delet
     yield from (Delete(Kind.POD, pod.name, pod.uid, BY_HAND) for pod in pods)
 
 
-def _surge_deletions(workload: Workload, observed: Observed, component: str) -> list[Delete]:
-    """Return deletions of the surge of the component that waits, or else of all surge."""
-    surge = list(_list_surge(workload, observed))
-    own = [one for name, one in surge if is_part_of_component(workload.name, component, name)]
-    return own or [one for _, one in surge]
-
-
-def _list_surge(workload: Workload, observed: Observed) -> Iterator[tuple[str, Delete]]:
-    """Yield deletions of the surge of each level, with the name of its component or replica."""
-    for replica in build_tree(make_layout(workload), observed).replicas.values():
-        if replica.index >= workload.replicas:
-            yield from ((replica.name, one) for one in _replica_deletions(replica))
-            continue
-        for clique in replica.cliques:
-            extra = (pod for pod in clique.live if pod.index >= clique.wanted)
-            yield from ((clique.name, Delete(Kind.POD, pod.name, pod.uid, BY_HAND)) for pod in extra)
-        for group in replica.groups:
-            parts = (part for index, part in group.replicas.items() if index >= group.wanted)
-            held = (one.clique for part in parts for one in part.cliques if one.clique is not None)
-            yield from ((group.name, Delete(Kind.CLIQUE, one.name, one.uid, BY_HAND)) for one in held)
-
-
-def _replica_deletions(replica: ReplicaView) -> Iterator[Delete]:
-    held: list[tuple[Kind, Group | Clique | Service | None]] = [
-        *((Kind.GROUP, one.group) for one in replica.groups),
-        *((Kind.CLIQUE, one.clique) for one in replica.cliques),
-        (Kind.SERVICE, replica.service),
-    ]
-    yield from (Delete(kind, one.name, one.uid, BY_HAND) for kind, one in held if one is not None)
+def _surge_deletions(workload: Workload, observed: Observed, component: str) -> tuple[Delete, ...]:
+    """Return deletions of the surge of the component that waits, or else of all surge, as the form of the remedy."""
+    units = find_surge(workload, observed)
+    own = [one for one in units if is_part_of_component(workload.name, component, one.waiting_component)]
+    return plan_unit_deletions(own or units)

@@ -26,17 +26,15 @@ from rollouts.engine.scheduling.resources import ResourceList
 from rollouts.engine.simulation.cluster import ClusterBehaviour, RejectedWrite, SimulatedCluster
 from rollouts.engine.simulation.incremental_tree import IncrementalTree
 from rollouts.engine.simulation.scheduler import read_demand
+from rollouts.engine.tree.availability import ReplicaView
 from rollouts.engine.tree.layout import make_layout
-from rollouts.engine.tree.views import ReplicaView
+from rollouts.engine.tree.surge import count_surge_pods, count_updated_pods, iter_cliques_with_surge
 
 # A plan that still has actions after this many passes at one time never ends.
 MAX_PASSES_AT_ONE_TIME: Final = 200
 
 # How long a simulation follows a cluster at rest: long enough for every wait to become a problem that is one.
 IDLE_LIMIT: Final = 3600.0
-
-BY_HAND: Final = "ByHand"
-"""The reason of a deletion that no plan makes."""
 
 _NO_PLAN: Final = Plan((), (), (), (), None)
 
@@ -53,7 +51,7 @@ class UnitCounts:
     wanted: int
     live: int  # not terminating; surge included
     available: int
-    surge: int  # live ones with an index beyond the wanted number
+    surge: int  # live ones beyond the wanted number of this component
     outdated: int  # live ones of another template than the current one
 
 
@@ -141,7 +139,7 @@ def simulate(
         cluster.apply(first)
         builder.steps.append(SimulationStep(0.0, first, (), ()))
     last = SimulatedPass(now, _NO_PLAN, ())
-    for last in _run_passes(tree, cluster, IDLE_LIMIT):
+    for last in run_passes(tree, cluster):
         builder.add_pass(last, counter.count())
         builder.add_pods(last.at - now, counter.pods)
         if is_enough():
@@ -153,17 +151,13 @@ def simulate(
 
 
 def run_passes(
-    workload: Workload, cluster: SimulatedCluster, idle_limit: float = IDLE_LIMIT
+    tree: IncrementalTree, cluster: SimulatedCluster, idle_limit: float = IDLE_LIMIT
 ) -> Iterator[SimulatedPass]:
     """Plan and apply in turns; after a plan without actions let time pass, until no event is left.
 
     In a cluster at rest the passes go on at the times that the plan asks for, so that waits become problems and gang
     termination sets in, until `idle_limit` seconds after the last event.
     """
-    return _run_passes(IncrementalTree(make_layout(workload), cluster), cluster, idle_limit)
-
-
-def _run_passes(tree: IncrementalTree, cluster: SimulatedCluster, idle_limit: float) -> Iterator[SimulatedPass]:
     in_a_row = 0
     last_event = cluster.now
     while in_a_row < MAX_PASSES_AT_ONE_TIME:
@@ -225,11 +219,11 @@ class UnitCounter:
 
     def _recount_pods(self, index: int, replica: ReplicaView | None) -> None:
         before, live, available, updated, surge = self._pods.pop(index, _NO_PODS), 0, 0, 0, 0
-        for clique, is_extra in () if replica is None else replica.iter_cliques_with_surge(self._workload.replicas):
+        for clique, is_extra in () if replica is None else iter_cliques_with_surge(replica, self._workload.replicas):
             live += len(clique.live)
             available += clique.available
-            updated += clique.count_updated(is_extra=is_extra)
-            surge += clique.count_surge(is_extra=is_extra)
+            updated += count_updated_pods(clique, is_extra=is_extra)
+            surge += count_surge_pods(clique, is_extra=is_extra)
         if live:
             self._pods[index] = (live, available, updated, surge)
         total = self.pods
@@ -271,7 +265,7 @@ def _replace_share(total: UnitCounts, before: UnitCounts, after: UnitCounts) -> 
 def _count_components(replica: ReplicaView) -> Iterator[UnitCounts]:
     for clique in replica.cliques:
         wanted = clique.wanted if clique.is_live else 0
-        surge = sum([pod.index >= wanted for pod in clique.live])
+        surge = count_surge_pods(clique, is_extra=False)
         yield UnitCounts(clique.name, Kind.CLIQUE, wanted, len(clique.live), clique.available, surge, clique.outdated)
     for group in replica.groups:
         yield _count_units(group.name, Kind.GROUP, group.wanted if group.is_live else 0, group_units(group))

@@ -16,7 +16,7 @@ from rollouts.engine.model.hashing import compute_generation_hash, compute_templ
 from rollouts.engine.model.observed import TERMINAL_PHASES, Clique, Gang, Group, Pod, Service
 from rollouts.engine.model.template_keys import compute_group_keys, compute_scaling_keys
 from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, Strategy, Workload
-from rollouts.engine.tree.views import (
+from rollouts.engine.tree.availability import (
     CliqueView,
     GroupReplicaView,
     GroupView,

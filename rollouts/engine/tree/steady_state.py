@@ -28,14 +28,14 @@ from rollouts.engine.model.names import scaled_gang_name
 from rollouts.engine.model.observed import TERMINAL_PHASES, Clique, Gang, Pod
 from rollouts.engine.model.template_keys import find_scaling_keys
 from rollouts.engine.model.workload import CliqueTemplate
-from rollouts.engine.tree.layout import Layout, ObjectIndex
-from rollouts.engine.tree.views import (
+from rollouts.engine.tree.availability import (
     CliqueView,
     GroupView,
     ReplicaView,
     compute_min_available,
     is_min_available_stale,
 )
+from rollouts.engine.tree.layout import Layout, ObjectIndex
 
 _clique_counts = itemgetter(
     "replicas", "readyReplicas", "updatedReplicas", "scheduledReplicas", "scheduleGatedReplicas"

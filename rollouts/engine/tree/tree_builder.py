@@ -16,10 +16,10 @@ from functools import partial
 from rollouts.engine.model.actions import Kind
 from rollouts.engine.model.observed import TERMINAL_PHASES, Clique, Gang, Group, Observed, Pod, Service
 from rollouts.engine.model.values import value
+from rollouts.engine.tree.availability import LazyReplicas, ReplicaView, Tree
 from rollouts.engine.tree.complete_components import CompleteComponents, ComponentNames, LazyNames
 from rollouts.engine.tree.layout import Layout, ObjectIndex
 from rollouts.engine.tree.steady_state import is_steady, is_steady_and_complete
-from rollouts.engine.tree.views import LazyReplicas, ReplicaView, Tree
 
 Stranger = tuple[str, str]
 """The name of an object, and why it has no position in the workload."""

@@ -17,10 +17,9 @@ from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 
 from rollouts.accounts.commands import WorkloadRef
-from rollouts.engine.model.actions import Delete, Kind
+from rollouts.engine.model.actions import BY_HAND, Delete, Kind
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import Workload
-from rollouts.engine.simulation.simulate import BY_HAND
 from rollouts.live.fragments import Fragment
 from rollouts.selectors.pod_deletions import pod_deletions_detail
 from rollouts.services.audit import Caller, Source, caller_of

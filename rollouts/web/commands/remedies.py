@@ -33,6 +33,7 @@ from rollouts.engine.model.workload import BudgetSpec
 from rollouts.engine.plan.messages import REMEDY_LABELS
 from rollouts.engine.plan.remedies import Remedy, with_one_more_unavailable, without_surge
 from rollouts.engine.rollout.levels import is_part_of_component, list_levels
+from rollouts.engine.tree.surge import SurgeUnit, find_surge
 from rollouts.selectors.revisions import find_previous
 from rollouts.selectors.strategy_detail import PartSource, StrategyLevel
 from rollouts.selectors.timestamps import to_datetime
@@ -44,7 +45,7 @@ from rollouts.services.changes import DeletePods, ForgetPods, Simulable, Workloa
 from rollouts.services.deletion import PodRef, PodsDeleted
 from rollouts.services.edit import EditResult
 from rollouts.services.pods import pods_delete_stuck
-from rollouts.services.surge import SurgeUnit, SurgeUnitRef, find_surge, plan_surge_deletion, surge_delete
+from rollouts.services.surge import SurgeUnitRef, plan_surge_deletion, surge_delete
 from rollouts.services.workload_client import invalid_command
 from rollouts.web.commands.budget_text import UNIT_NAMES
 from rollouts.web.commands.forms import EditForm, FormContext, SimulatedForm, url_kwargs, workload_url
@@ -316,7 +317,7 @@ class DeleteSurgeForm(RemedyForm, PodDeletionForm):
         snapshot = context.snapshot
         units = () if snapshot.workload is None else find_surge(snapshot.workload, snapshot.mirrored.observed)
         return [
-            RemedyRow(f"{unit.name}/{unit.mark}", unit.name, _render_surge(unit), _waiting_component(unit))
+            RemedyRow(f"{unit.name}/{unit.mark}", unit.name, _render_surge(unit), unit.waiting_component)
             for unit in units
         ]
 
@@ -340,11 +341,6 @@ def _render_surge(unit: SurgeUnit) -> str:
     nodes = [*dict.fromkeys(pod.node for pod in unit.pods if pod.node)]
     where = f" on {', '.join(nodes)}" if nodes else ", none on a node"
     return f"surge of {unit.component}: {len(unit.pods)} pod{'s' * (len(unit.pods) != 1)}, {ready} ready{where}"
-
-
-def _waiting_component(unit: SurgeUnit) -> str:
-    """Return the component whose wait a unit belongs to: the unit, or the clique of a single pod."""
-    return unit.name if unit.owners else unit.component
 
 
 class ForceDeletePodsForm(RemedyForm, PodDeletionForm):

@@ -11,7 +11,7 @@ from django.conf import settings
 from django.core.management import call_command
 from django.test import Client
 
-from rollouts.api.field_help import all_field_help
+from rollouts.api.field_help import FIELD_HELP
 from rollouts.api.schema import make_schema
 from tests.api.endpoints import described, endpoints
 
@@ -65,7 +65,7 @@ def test_what_a_field_means_stands_beside_it() -> None:
         for name, schema in schemas.items()
         for field, property_ in schema.get("properties", {}).items()
     }
-    meant = {(name, field): words for name, field, words in all_field_help()}
+    meant = {(name, field): words for name, fields in FIELD_HELP.items() for field, words in fields.items()}
     assert {
         where: shown.get(where) for where, words in meant.items() if not shown.get(where, "").startswith(words)
     } == {}

@@ -76,7 +76,6 @@ def _render_group(group: GroupTemplate, former: Obj) -> dict[str, Any]:
         replicas=group.replicas,
         minAvailable=group.min_available,
         annotations=group.annotations,
-        scaleConfig=group.scale_config,
     )
     return _with_strategy(rendered, group.budget)
 

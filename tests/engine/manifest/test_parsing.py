@@ -3,6 +3,7 @@
 import copy
 import doctest
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -58,7 +59,7 @@ def test_what_is_written_is_taken() -> None:
     decode, store = workload.groups
     assert (decode.clique_names, decode.replicas, decode.min_available) == (("leader", "worker"), 3, 2)
     assert (decode.budget, decode.annotations) == (BudgetSpec(0, 1), {"example.com/owner": "inference"})
-    assert (store.replicas, store.min_available, store.budget, store.scale_config) == (1, 1, None, None)
+    assert (store.replicas, store.min_available, store.budget) == (1, 1, None)
     assert store.annotations == {}
 
 
@@ -98,9 +99,11 @@ def test_minimum_and_floor_of_a_clique_follow_its_replicas(edits: Edits, minimum
 
 
 def test_a_group_has_a_minimum_of_one_and_a_floor_of_its_replicas() -> None:
-    group = workload_of(small({f"{DECODE}.scaleConfig": {"maxReplicas": 9}})).groups[0]
-    assert (group.replicas, group.min_available) == (4, 1)
-    assert group.scale_config == {"minReplicas": 4, "maxReplicas": 9}
+    manifest = small({f"{DECODE}.scaleConfig": {"maxReplicas": 9}})
+    group = workload_of(manifest).groups[0]
+    filled: Any = with_defaults(manifest)
+    (scaling,) = (one["scaleConfig"] for one in filled["spec"]["template"]["podCliqueScalingGroups"])
+    assert (group.replicas, group.min_available, scaling) == (4, 1, {"minReplicas": 4, "maxReplicas": 9})
 
 
 def test_nothing_is_put_into_the_pod_spec() -> None:

@@ -10,8 +10,8 @@ from rollouts.engine.model.hashing import compute_template_hash
 from rollouts.engine.model.observed import Clique
 from rollouts.engine.model.workload import StartupType, Workload
 from rollouts.engine.plan.desired import build_clique, build_pod, build_service, patch_replicas, pod_name
+from rollouts.engine.tree.availability import CliqueView
 from rollouts.engine.tree.layout import Layout
-from rollouts.engine.tree.views import CliqueView
 from tests.engine.simulated import Cluster, clique, group, workload
 
 FRONT = replace(clique("front", 2), labels={"team": "chat"}, annotations={"note": "hello"})

@@ -23,7 +23,7 @@ from rollouts.engine.rollout.roller import (
     Unit,
     choose_step,
 )
-from rollouts.engine.tree.views import is_complete
+from rollouts.engine.tree.availability import is_complete
 from tests.thoroughness import examples
 
 STEPS_AT_MOST = 400

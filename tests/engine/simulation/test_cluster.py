@@ -9,8 +9,9 @@ from rollouts.engine.model import names
 from rollouts.engine.model.actions import Create, Delete, Kind, Patch, RemoveGate, WriteStatus
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.scheduling.resources import parse_resource_list
-from rollouts.engine.simulation.cluster import ClusterBehaviour, SimulatedCluster
+from rollouts.engine.simulation.cluster import ClusterBehaviour
 from rollouts.engine.simulation.scheduler import SimulatedNode
+from tests.engine.disturbed import DisturbedCluster
 
 BEHAVIOUR = ClusterBehaviour(ready_seconds=10.0, termination_seconds=2.0)
 
@@ -46,9 +47,9 @@ def gang(name: str, **groups: tuple[int, list[str]]) -> Create:
     return Create(Kind.GANG, {"metadata": metadata, "spec": {"podgroups": listed}})
 
 
-def world_of(count: int, least: int = 1, behaviour: ClusterBehaviour = BEHAVIOUR, **spec: Any) -> SimulatedCluster:
+def world_of(count: int, least: int = 1, behaviour: ClusterBehaviour = BEHAVIOUR, **spec: Any) -> DisturbedCluster:
     """Return a clique of some pods, all in one gang, their gates open."""
-    world = SimulatedCluster(Observed(), behaviour)
+    world = DisturbedCluster(Observed(), behaviour)
     assert world.apply([clique()]) == ()
     (made,) = world.observed().cliques
     pods = [f"p{index}" for index in range(count)]
@@ -157,7 +158,7 @@ def test_what_is_made_under_an_owner_that_is_leaving_goes_with_it() -> None:
 
 
 def test_a_group_takes_its_cliques_and_their_pods_along() -> None:
-    world = SimulatedCluster(Observed(), BEHAVIOUR)
+    world = DisturbedCluster(Observed(), BEHAVIOUR)
     metadata = {"name": "w-0-g", "labels": labels(), "ownerReferences": owner("PodCliqueSet", "w", "set-uid")}
     world.apply([Create(Kind.GROUP, {"metadata": metadata, "spec": {"replicas": 1}})])
     (held,) = world.observed().groups
@@ -217,7 +218,7 @@ def test_a_world_begun_from_what_is_observed_goes_on_from_there() -> None:
     first = world_of(2)
     first.advance()
     first.delete(Kind.POD, "p1")
-    second = SimulatedCluster(first.observed(), BEHAVIOUR, first.now)
+    second = DisturbedCluster(first.observed(), BEHAVIOUR, first.now)
     assert second.observed() == first.observed()
     second.advance()
     assert list(second.pods) == ["p0"]

@@ -12,8 +12,8 @@ from rollouts.engine.rollout import steps
 from rollouts.engine.rollout.steps import find_replicas_to_plan
 from rollouts.engine.rollout.update import Update
 from rollouts.engine.tree import tree_builder
+from rollouts.engine.tree.availability import ReplicaView, Tree
 from rollouts.engine.tree.layout import Layout, ObjectIndex, make_layout
-from rollouts.engine.tree.views import ReplicaView, Tree
 from tests.engine.chance import EVERYTHING, scale_below_minimum, workloads
 from tests.engine.simulated import Cluster, clique, group, settled, workload
 from tests.thoroughness import examples

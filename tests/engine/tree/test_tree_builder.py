@@ -7,9 +7,9 @@ import pytest
 
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.plan.planner import plan
+from rollouts.engine.tree.availability import Tree
 from rollouts.engine.tree.layout import Layout
 from rollouts.engine.tree.tree_builder import build_tree
-from rollouts.engine.tree.views import Tree
 from tests.engine.simulated import Cluster, clique, group, hashes, settled, workload
 
 

@@ -10,11 +10,12 @@ from rollouts.accounts.errors import InvalidState
 from rollouts.cluster import Conflict, Forbidden, NotFound, Throttled, Unavailable
 from rollouts.cluster.resources import PODS
 from rollouts.engine.manifest.edits import ImageEdit
+from rollouts.engine.tree.surge import PodOwner, SurgeUnit, find_surge
 from rollouts.models import AuditEntry
 from rollouts.services import surge
 from rollouts.services.audit import Caller
 from rollouts.services.changes import execute
-from rollouts.services.surge import PodOwner, SurgeUnitRef, surge_delete
+from rollouts.services.surge import SurgeUnitRef, surge_delete
 from rollouts.services.workloads import edit_strategy, set_images
 from rollouts.web.workload import WorkloadContext
 from tests.services.stage import Stage
@@ -23,10 +24,10 @@ from tests.web.commands.filling import address, fields_of, say
 pytestmark = pytest.mark.django_db
 
 
-def units_of(stage: Stage) -> list[surge.SurgeUnit]:
+def units_of(stage: Stage) -> list[SurgeUnit]:
     look = WorkloadContext(stage.place).snapshot
     assert look.workload is not None
-    return [*surge.find_surge(look.workload, look.mirrored.observed)]
+    return [*find_surge(look.workload, look.mirrored.observed)]
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def wait_for_surge(stage: Stage) -> None:
     stage.observe()
 
 
-def wait_for_name(stage: Stage, caller: Caller, former: surge.SurgeUnit) -> None:
+def wait_for_name(stage: Stage, caller: Caller, former: SurgeUnit) -> None:
     """Wait until new surge has the name of former surge; the next one takes another while the former leaves."""
     wait_for_surge(stage)
     stage.loop.run(lambda: not {pod.uid for pod in former.pods} & all_uids_of(stage))

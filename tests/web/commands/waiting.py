@@ -3,9 +3,9 @@
 from rollouts.cluster import ClusterClient, Obj
 from rollouts.cluster.resources import NODES, PODS
 from rollouts.engine.manifest.edits import ImageEdit
+from rollouts.engine.tree.surge import find_surge
 from rollouts.services.audit import Caller
 from rollouts.services.changes import execute
-from rollouts.services.surge import find_surge
 from rollouts.services.workloads import edit_strategy, set_images
 from rollouts.web.workload import WorkloadContext
 from tests.services.stage import Stage

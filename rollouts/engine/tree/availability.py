@@ -1,7 +1,7 @@
 """Views of PodCliques, scaling groups and replicas: available, outdated, leaving, complete (`docs/semantics.md` 1).
 
 `tree_builder` makes the views from observed objects; every later step reads them. Pods are counted once, so a steady
-workload of a thousand pods costs little more than one loop over them.
+workload of a thousand pods costs little more than one loop over them. `surge` says which of the units are surge.
 
     clique          available with its minimum of available pods; up with as many of them as its scale permits;
                     outdated if one of its pods is
@@ -11,10 +11,8 @@ workload of a thousand pods costs little more than one loop over them.
                     replicas is, or if a standalone PodClique is while anything in the replica is live
 """
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, KeysView, Mapping, Sequence
 from itertools import takewhile
-from operator import attrgetter
 from typing import Final
 
 from rollouts.engine.manifest.references import MAX_PODS
@@ -24,7 +22,6 @@ from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate
 from rollouts.engine.tree.complete_components import CompleteComponents, ComponentNames
 
 _NO_INDICES: Final[frozenset[int]] = frozenset()
-_pod_index = attrgetter("index")
 
 
 def compute_min_available(template: CliqueTemplate, clique: Clique | None) -> int:
@@ -115,36 +112,6 @@ class CliqueView:
     def is_empty(self) -> bool:
         """Whether neither the PodClique nor a pod of it exists."""
         return self.clique is None and not self.pods
-
-    def first_surge(self, *, is_extra: bool) -> int | None:
-        """Return the index from which on pods are surge, None if none is; in a surge replica all pods are.
-
-        A complete clique may keep a pod with a higher index after a scale-in: that pod is no surge.
-        """
-        return 0 if is_extra else None if self.is_complete else self.wanted
-
-    def list_surge(self, *, is_extra: bool) -> list[Pod]:
-        """Return the live pods that are surge, by index."""
-        first = self.first_surge(is_extra=is_extra)
-        if first is None or not self.live or self.live[-1].index < first:
-            return []
-        return [*self.live[bisect_left(self.live, first, key=_pod_index) :]]
-
-    def count_surge(self, *, is_extra: bool) -> int:
-        """Count the live pods that are surge."""
-        return len(self.list_surge(is_extra=is_extra))
-
-    def count_updated(self, *, is_extra: bool) -> int:
-        """Count the available pods of the current template; surge does not count."""
-        first = self.first_surge(is_extra=is_extra)
-        if not self.outdated and (first is None or not self.live or self.live[-1].index < first):
-            return self.available
-        return sum(
-            [
-                pod.ready and pod.template_hash == self.template_hash and (first is None or pod.index < first)
-                for pod in self.live
-            ]
-        )
 
 
 @value
@@ -298,19 +265,6 @@ class ReplicaView:
         yield from self.cliques
         yield from self.member_cliques
 
-    def iter_cliques_with_surge(self, wanted: int) -> Iterator[tuple[CliqueView, bool]]:
-        """Yield all its cliques, each with whether it is in a surge replica of the set or of a group.
-
-        The set should have `wanted` replicas.
-        """
-        is_extra = self.index >= wanted
-        for view in self.cliques:
-            yield view, is_extra
-        for group in self.groups:
-            for part in group.replicas.values():
-                for view in part.cliques:
-                    yield view, is_extra or part.index >= group.wanted
-
     @property
     def is_emptied(self) -> bool:
         """Whether nothing in it is live, and pods of it are still terminating."""
@@ -331,15 +285,6 @@ class ReplicaView:
     def awaits_garbage_collection(self) -> bool:
         """Whether its owners are gone or terminating while objects in it are still live."""
         return not self.has_live_owners and any(view.is_live or view.live for view in self.all_cliques)
-
-    @property
-    def has_surge(self) -> bool:
-        """Whether a component has more live pods or replicas than it should have."""
-        return any(len(view.live) > view.wanted for view in self.cliques) or any(
-            index >= view.wanted and not part.is_leaving
-            for view in self.groups
-            for index, part in view.replicas.items()
-        )
 
 
 def make_replica_view(  # noqa: PLR0917 - called thousands of times, and keywords are slower
