@@ -138,7 +138,7 @@ class WaitCollector:
         update = self._update
         if not update.blocked_by:
             return () if update.selected is None else _selection_wait(self._layout, tree.outdated, update.selected)
-        others = _list_replica_names(self._layout, tree.outdated)
+        others = _list_replica_names(self._layout, tree.outdated.difference(update.blocked_by))
         if not others:
             return ()
         return [
