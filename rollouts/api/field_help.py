@@ -105,12 +105,16 @@ FIELD_HELP: Final[Mapping[str, Mapping[str, str]]] = {
     "Wait": {
         "code": "Why it waits; a stable code: WaitingForReady, BudgetExhausted, SurgeUnschedulable, …",
         "component": "The object that waits.",
-        "units": "The pods or replicas that it waits for.",
+        "units": "The pods or replicas that it waits for. For BudgetExhausted, WaitingForReplica and AwaitingDeletion:"
+        " those that wait.",
         "remedies": "Codes of remedies: DeleteSurge, SetMaxSurgeToZero, … For a problem, only remedies that end it in a"
-        " simulation, the best first; for a preview that gets stuck, only remedies that need no simulation.",
-        "is_problem": "False: the wait is expected, like AwaitingDeletion.",
+        " simulation, the best first; for a preview that gets stuck, only remedies that need no simulation. A wait that"
+        " is no problem has none, except that outdated pods under OnDelete can be deleted.",
+        "is_problem": "False: the wait is expected, like AwaitingDeletion. BudgetExhausted is part of the problem that"
+        " exhausts the budget.",
         "waited_seconds": "How long the pod that waits longest has waited. Null: unknown.",
         "usual_seconds": "How long such pods usually take from their node to Ready. Null: not measured.",
+        "blocked_by": "The replicas that have to be updated or available first. Empty: none blocks it.",
     },
     # ---- history
     "RolloutSummary": {

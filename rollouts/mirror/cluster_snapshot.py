@@ -37,6 +37,7 @@ class ClusterSnapshot:
     """The nodes of a cluster and the pods of one workload."""
 
     nodes: tuple[SimulatedNode, ...]  # with their free resources, not counting the workload's own pods
+    is_complete: bool  # whether all nodes of the cluster were listed, so that a missing one does not exist
     cordoned: int
     not_ready: int
     counts_foreign: bool  # whether pods that are not Grove's are counted on every node
@@ -72,6 +73,7 @@ def fetch_cluster_snapshot(
     termination_seconds = _fetch_termination_seconds(cluster.pk, namespace, name, allowed)
     return ClusterSnapshot(
         nodes=tuple(_parse_node(row, requests_by_node.get(row[0], {})) for row in nodes),
+        is_complete=cluster.complete,
         cordoned=sum(row[1] and row[2] for row in nodes),
         not_ready=sum(not row[1] for row in nodes),
         counts_foreign=all(row[6] is not None for row in nodes),

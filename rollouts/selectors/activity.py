@@ -5,7 +5,7 @@ module groups and orders them: a card for each cause of a problem, with its reme
 need no action.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final
@@ -14,7 +14,7 @@ from rollouts.accounts.commands import WorkloadRef
 from rollouts.controller.pod_counts import Counts, count_pods
 from rollouts.engine.model.actions import Wait
 from rollouts.engine.plan.messages import PROBLEM_TITLES, REMEDY_LABELS, WAIT_TITLES
-from rollouts.engine.plan.wait_codes import CONSEQUENCE_CODES, WaitCode, wait_sort_key
+from rollouts.engine.plan.wait_codes import CONSEQUENCE_CODES, WaitCode, is_consequence, wait_sort_key
 from rollouts.mirror.other_operator import find_grove_management
 from rollouts.selectors.diagnosis import Diagnosis, snapshot_diagnosis
 from rollouts.selectors.pod_grid import ComponentProgress, compute_progress
@@ -101,20 +101,34 @@ def snapshot_activity(
 
 def summarize_waits(waits: Iterable[Wait], at: datetime | None = None) -> tuple[WaitSummary, ...]:
     """Return the waits, the most urgent first, equal waits as one; `at` is the time of the snapshot."""
-    notes = [_summarize_alike(alike, at) for alike in _group_alike(sorted(waits, key=wait_sort_key))]
-    causes = [note for note in notes if note.is_problem and note.code not in CONSEQUENCE_CODES]
-    return _group_under_causes(causes, notes) if causes else tuple(sorted(notes, key=lambda note: note.is_calm))
+    groups = [*_group_alike(sorted(waits, key=wait_sort_key))]
+    causes = [alike for alike in groups if alike[0].is_problem and alike[0].code not in CONSEQUENCE_CODES]
+    others = [alike for alike in groups if alike not in causes]
+    cards = _make_cards(causes, [wait for alike in others for wait in alike if wait.is_problem], at)
+    notes = [_summarize_alike(alike, at) for alike in others]
+    if causes:
+        notes = [replace(note, is_problem=False, remedies=()) if note.is_problem else note for note in notes]
+    return (*cards, *sorted(notes, key=lambda note: note.is_calm))
 
 
-def _group_under_causes(causes: Sequence[WaitSummary], notes: Iterable[WaitSummary]) -> tuple[WaitSummary, ...]:
-    """Move the remedies of waits that follow from a cause to the card of the cause; these waits come last."""
-    others = [note for note in notes if note not in causes]
-    followers = [note for note in others if note.is_problem]
-    known = {code for note in causes for code, _, _ in note.remedies}
-    more = [remedy for note in followers for remedy in note.remedies if remedy[0] not in known]
-    first = replace(causes[0], remedies=(*causes[0].remedies, *dict.fromkeys(more)))
-    calm = [replace(note, is_problem=False, remedies=()) if note.is_problem else note for note in others]
-    return (first, *causes[1:], *sorted(calm, key=lambda note: note.is_calm))
+def _make_cards(
+    causes: Sequence[Sequence[Wait]], followers: Iterable[Wait], at: datetime | None
+) -> Iterator[WaitSummary]:
+    """Yield a card for each cause, with its remedies and those of the waits that follow from it."""
+    known = {code for alike in causes for wait in alike for code in wait.remedies}
+    theirs: dict[int, list[Wait]] = {}
+    for wait in followers:
+        more = tuple(code for code in wait.remedies if code not in known)
+        theirs.setdefault(_find_own_cause(wait, causes), []).append(replace(wait, remedies=more))
+    for number, alike in enumerate(causes):
+        card = _summarize_alike(alike, at)
+        yield replace(card, remedies=(*card.remedies, *_list_remedies(theirs.get(number, ()))))
+
+
+def _find_own_cause(wait: Wait, causes: Sequence[Sequence[Wait]]) -> int:
+    """Return the number of the cause that a wait follows from; of several, and if none is known, the first."""
+    own = (number for number, alike in enumerate(causes) if any(is_consequence(wait, one) for one in alike))
+    return next(own, 0)
 
 
 def render_title(detail: WorkloadDetail) -> str:

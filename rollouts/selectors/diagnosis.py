@@ -13,6 +13,7 @@ from rollouts.engine.manifest.findings import Finding
 from rollouts.engine.model.actions import Kind, Wait, WriteStatus
 from rollouts.engine.model.conditions import STUCK, find_condition
 from rollouts.engine.plan.planner import plan_tree
+from rollouts.engine.plan.wait_codes import count_budgets_to_problems
 from rollouts.engine.rollout.ready_times import measure_ready_times
 from rollouts.mirror.other_operator import find_grove_management, find_observe_only
 from rollouts.selectors.remedies import filter_remedies
@@ -66,7 +67,7 @@ def snapshot_diagnosis(place: WorkloadRef, snapshot: WorkloadSnapshot) -> Diagno
         **_common(place, snapshot),
         is_stuck=find_condition(status, STUCK).get("status") == "True",
         steps=sum(not isinstance(one, WriteStatus) for one in planned.actions),
-        waits=filter_remedies(snapshot, planned.waits),
+        waits=filter_remedies(snapshot, count_budgets_to_problems(planned.waits)),
         strangers=_strangers((*snapshot.mirrored.strangers, *planned.strangers)),
         look_again_at=to_datetime_or_none(planned.requeue_at),
     )

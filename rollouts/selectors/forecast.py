@@ -141,7 +141,7 @@ def _choose_nodes(given: Assumptions, observed: Observed, surroundings: ClusterS
         known = {node.name: node for node in surroundings.nodes}
         kept = ((known.get(name, SimulatedNode(name)), number) for name, number in sorted(there.items()))
         return tuple(replace(node, pods=number, resources={}, is_exhaustive=False) for node, number in kept)
-    return UNLIMITED_NODES if given.is_unlimited or not surroundings.nodes else surroundings.nodes
+    return UNLIMITED_NODES if given.is_unlimited or not surroundings.is_complete else surroundings.nodes
 
 
 def _find_never_ready(
@@ -181,8 +181,11 @@ def _describe_room(given: Assumptions, surroundings: ClusterSnapshot) -> Iterato
         yield Assumption(AssumptionKind.ROOM, "Your assumption: there is room for the pods that run now, and no more.")
     elif given.is_unlimited:
         yield Assumption(AssumptionKind.ROOM, "Your assumption: there is room for every pod.")
+    elif not surroundings.is_complete:
+        text = "The nodes of the cluster are still being listed, so room is not limited."
+        yield Assumption(AssumptionKind.ROOM, text)
     elif not nodes:
-        yield Assumption(AssumptionKind.ROOM, "No nodes are known, so room is not limited.")
+        yield Assumption(AssumptionKind.ROOM, "The cluster has no nodes, so there is no room for new pods.")
     else:
         closed = {"cordoned": surroundings.cordoned, "not ready": surroundings.not_ready}
         reasons = ", ".join(f"{number} {words}" for words, number in closed.items() if number)

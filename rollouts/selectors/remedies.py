@@ -23,6 +23,7 @@ from rollouts.engine.manifest.strategy_parts import MAX_SURGE, MAX_UNAVAILABLE
 from rollouts.engine.model.actions import Delete, Wait
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.plan.remedies import Remedy
+from rollouts.engine.plan.wait_codes import WaitCode
 from rollouts.engine.simulation import simulate
 from rollouts.engine.simulation.remedy_trials import (
     HARMLESS,
@@ -51,11 +52,11 @@ _cache: Final[OrderedDict[Any, tuple[float, dict[Any, tuple[str, ...]]]]] = Orde
 
 
 def filter_remedies(snapshot: WorkloadSnapshot, waits: tuple[Wait, ...]) -> tuple[Wait, ...]:
-    """Return the waits with the remedies that help; without a problem, the waits of the engine."""
+    """Return the waits with the remedies that help; a wait that is no problem has none, except for its command."""
     workload = snapshot.workload
     if workload is None:
         return waits
-    waits = tuple(_drop_overridden(snapshot, workload, wait) for wait in waits)
+    waits = tuple(_drop_overridden(snapshot, workload, _drop_if_normal(wait)) for wait in waits)
     tried = any(not TRIABLE.isdisjoint(wait.remedies) for wait in waits) and any(wait.is_problem for wait in waits)
     may_roll_back = any(map(may_fail_by_template, waits)) and is_updating(snapshot.mirrored.observed)
     if not tried and not may_roll_back:
@@ -72,6 +73,11 @@ def filter_remedies(snapshot: WorkloadSnapshot, waits: tuple[Wait, ...]) -> tupl
     finally:
         _lock.release()
     return tuple(replace(wait, remedies=found[_wait_key(wait)]) for wait in waits)
+
+
+def _drop_if_normal(wait: Wait) -> Wait:
+    """Return the wait, without remedies if it ends by itself; outdated pods under OnDelete wait for their command."""
+    return wait if wait.is_problem or wait.code == WaitCode.AWAITING_DELETION else replace(wait, remedies=())
 
 
 def _drop_overridden(snapshot: WorkloadSnapshot, workload: Workload, wait: Wait) -> Wait:

@@ -6,7 +6,7 @@ from typing import Any
 from rollouts import mirror, models
 from rollouts.accounts.commands import WorkloadRef
 from rollouts.cluster import ClusterClient, Obj, Resource
-from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESETS, PODS
+from rollouts.cluster.resources import NODES, PODCLIQUES, PODCLIQUESETS, PODS
 from rollouts.engine.model.names import PART_OF
 from tests.controller.loop import Loop
 from tests.scenarios.scene import is_ready
@@ -34,8 +34,9 @@ class Stage:
         return WorkloadRef(self.cluster_name, self.namespace, self.name)
 
     def observe(self) -> None:
-        """List everything into the mirror."""
+        """List everything into the mirror, nodes too: where none are known, no pod finds room."""
         self.loop.observe()
+        mirror.store(self.loop.row, NODES, self.cluster.list(NODES).items)
 
     def deploy(self) -> None:
         """Look and take passes until everything is there and nothing is under way but what waits for people."""

@@ -296,6 +296,19 @@ def test_a_cause_has_one_card_and_what_follows_from_it_has_none() -> None:
     ]
 
 
+def test_what_helps_against_a_consequence_is_on_the_card_of_its_own_cause() -> None:
+    alone = Wait("ReplicaUnschedulable", "w-2-a", ("w-2-a-x",), "No node.", ("AddCapacity",), is_problem=True)
+    held = replace(HELD, remedies=("AddCapacity", "ScaleIn"), blocked_by=("w-2",))
+    late = Wait("SurgeNotReady", "w-0-g-3-l", ("w-0-g-3-l-x",), "Not Ready.", ("LookAtPods",), is_problem=True)
+    spent = replace(SPENT, component="w-0-g", is_problem=True)
+    cards = [note for note in summarize_waits([CRASH, alone, late, held, spent]) if note.is_problem]
+    assert [(card.code, [(code, component) for code, _, component in card.remedies]) for card in cards] == [
+        ("CrashLoopBackOff", [("LookAtPods", "w-1-a")]),
+        ("ReplicaUnschedulable", [("AddCapacity", "w-2-a"), ("ScaleIn", "w")]),
+        ("SurgeNotReady", [("LookAtPods", "w-0-g-3-l"), ("RaiseMaxUnavailable", "w-0-g")]),
+    ]
+
+
 def test_a_cause_in_several_components_has_one_card_whose_buttons_name_none() -> None:
     helps = ("AddCapacity", "SetMaxSurgeToZero")
     waits = [

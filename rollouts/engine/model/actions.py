@@ -94,7 +94,7 @@ class Wait:
 
     code: str  # of semantics 12: WaitingForReady, BudgetExhausted, SurgeUnschedulable, ...
     component: str  # name of the object that waits
-    units: tuple[str, ...]  # names of the pods or replicas it waits for
+    units: tuple[str, ...]  # names of the pods or replicas that it waits for, or that wait for something else
     text: str  # one sentence with names and numbers
     remedies: tuple[str, ...]  # codes of the remedies that apply, e.g. SetMaxSurgeToZero
     is_problem: bool  # False for information such as AwaitingDeletion
@@ -102,6 +102,7 @@ class Wait:
     # unknown. The text does not contain them, because a status with them would change in every pass.
     waited_seconds: float | None = None
     usual_seconds: float | None = None
+    blocked_by: tuple[str, ...] = ()  # names of the replicas that have to be updated or available first
 
 
 @value

@@ -144,7 +144,7 @@ class WaitCollector:
         update = self._update
         if not update.blocked_by:
             return () if update.selected is None else _selection_wait(self._layout, tree.outdated, update.selected)
-        others = _list_replica_names(self._layout, tree.outdated)
+        others = _list_replica_names(self._layout, tree.outdated.difference(update.blocked_by))
         if not others:
             return ()
         return [
@@ -163,7 +163,8 @@ class WaitCollector:
         if never_placed and remedies.can_scale_in(blocking, self._workload.replicas):
             remedy_codes[Remedy.SCALE_IN] = None
         problem = any(wait.is_problem for wait in theirs)
-        return Wait(WaitCode.WAITING_FOR_REPLICA, name, others, text, tuple(remedy_codes), is_problem=problem)
+        helps, blocked_by = tuple(remedy_codes), tuple(down)
+        return Wait(WaitCode.WAITING_FOR_REPLICA, name, others, text, helps, is_problem=problem, blocked_by=blocked_by)
 
     def _shortage_wait(self, tree: Tree, steps: SetStep, inside: Mapping[int, list[Wait]]) -> list[Wait]:
         """Return that fewer replicas are available than the budget allows; only replicas that were complete count.
@@ -474,8 +475,9 @@ def _selection_wait(layout: Layout, outdated: frozenset[int], selected: int) -> 
     others, name = _list_replica_names(layout, outdated - {selected}), layout.workload.name
     if not others:
         return ()
-    text = messages.REPLICA_UPDATED_FIRST.format(replicas=name_all(others), selected=f"{name}-{selected}")
-    return (Wait(WaitCode.WAITING_FOR_REPLICA, name, others, text, (), is_problem=False),)
+    first = f"{name}-{selected}"
+    text = messages.REPLICA_UPDATED_FIRST.format(replicas=name_all(others), selected=first)
+    return (Wait(WaitCode.WAITING_FOR_REPLICA, name, others, text, (), is_problem=False, blocked_by=(first,)),)
 
 
 def _list_replica_names(layout: Layout, indices: frozenset[int]) -> tuple[str, ...]:

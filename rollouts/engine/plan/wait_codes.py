@@ -3,6 +3,7 @@
 `diagnosis` gives each wait its code; conditions, pages and the API show the same word. `messages` has the sentences.
 """
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 from rollouts.engine.model.actions import Wait
 from rollouts.engine.model.conditions import SCALED_BELOW
 from rollouts.engine.model.container_faults import ContainerFault
+from rollouts.engine.model.values import fast_replace
 
 
 class WaitCode(StrEnum):
@@ -57,6 +59,27 @@ def wait_sort_key(wait: Wait) -> tuple[bool, int]:
 def find_common_code(code: str) -> str:
     """Return one code for all that mean the same: a pod that is not Ready may be known to crash, or not."""
     return next((str(min(alike)) for alike in (NOT_READY_CODES, UNSCHEDULED_CODES) if code in alike), code)
+
+
+def is_consequence(wait: Wait, problem: Wait) -> bool:
+    """Whether a wait follows from a problem in what blocks it, or else in its own component."""
+    if wait.blocked_by:
+        return any(problem.component.startswith(f"{name}-") for name in wait.blocked_by)
+    # Of a set or scaling group, an index follows: `w-0-decode-1-leader` is part of `w-0-decode`, `w-0-decode-b` is not.
+    return re.fullmatch(rf"{re.escape(wait.component)}(-\d+-.+)?", problem.component) is not None
+
+
+def count_budgets_to_problems(waits: Iterable[Wait]) -> tuple[Wait, ...]:
+    """Return the waits; an exhausted budget is part of the problem of its component that exhausts it."""
+    waits = tuple(waits)
+    # A component that is scaled below its minimum takes nothing from a budget.
+    problems = [wait for wait in waits if wait.is_problem and wait.code not in (*CONSEQUENCE_CODES, SCALED_BELOW)]
+    return tuple(
+        fast_replace(wait, is_problem=True)
+        if wait.code == WaitCode.BUDGET_EXHAUSTED and any(is_consequence(wait, problem) for problem in problems)
+        else wait
+        for wait in waits
+    )
 
 
 def find_problem(waits: Iterable[Wait]) -> Wait | None:

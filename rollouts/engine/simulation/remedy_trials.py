@@ -11,13 +11,17 @@ rolling back is kept, because it takes nothing from what runs. Remedies that can
 adding nodes) are offered untried.
 
 Rolling back comes first where it helps and the new template fails: its pods do not become Ready, or fit no node where
-those of the former template do. There it is tried even if the rules do not name it.
+those of the former template do. There it is tried even if the rules do not name it. Rolling back ends every wait for
+surge, also on cordoned nodes where no surge fits. So for surge without a node a further trial rolls out the former
+template in the same way: if its surge fits, the new template is what fails.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
+from functools import cached_property
 from typing import Final, TypeAlias
 
+from rollouts.engine.manifest.edits import RESTARTED_AT
 from rollouts.engine.model.actions import BY_HAND, Delete, Kind, Wait
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import SET_BUDGET_STRATEGY, BudgetSpec, Strategy, Workload
@@ -48,6 +52,11 @@ TRIABLE: Final = frozenset(
 HARMLESS: Final = frozenset({Remedy.ROLL_BACK})
 """The tried remedies that take no capacity away, however they end."""
 
+_SURGE_WITHOUT_NODE: Final = frozenset({WaitCode.SURGE_UNSCHEDULABLE, WaitCode.SURGE_GATED})
+
+# The trial was not cut off.
+_ENDS: Final = (SimulationEnd.DONE, SimulationEnd.STUCK)
+
 _Key: TypeAlias = tuple[str, str]
 
 
@@ -57,7 +66,6 @@ class RemedyTrials:
     def __init__(self, workload: Workload, observed: Observed, former: Workload | None, simulate: Simulate) -> None:
         """`former` is the workload that rolling back leads to, if one is recorded."""
         self._workload, self._observed, self._former, self._simulate = workload, observed, former, simulate
-        self._without: SimulationResult | None = None  # the result without a remedy
         self._tried: dict[_Key, SimulationResult | None] = {}
         self._causes_before: set[_Key] = set()  # the waits by common code and component
         self._left = 1  # the number of trials still to come
@@ -70,7 +78,8 @@ class RemedyTrials:
         wanted = [(wait, one) for wait in waits for one in self._list_candidates(wait)]
         # Rolling back comes first, because time may run out.
         wanted.sort(key=lambda one: one[1] != Remedy.ROLL_BACK)
-        self._left = len({_make_key(wait, one) for wait, one in wanted}) + 1
+        is_former_tried = any(one == Remedy.ROLL_BACK and wait.code in _SURGE_WITHOUT_NODE for wait, one in wanted)
+        self._left = len({_make_key(wait, one) for wait, one in wanted}) + 1 + is_former_tried
         for wait, remedy in wanted:
             key = _make_key(wait, remedy)
             if key not in self._tried:
@@ -87,7 +96,7 @@ class RemedyTrials:
         kept = [one for one in wait.remedies if one not in TRIABLE or self._helps(wait, one)]
         if Remedy.ROLL_BACK not in kept and self._is_last_resort(wait, kept):
             kept.append(Remedy.ROLL_BACK)
-        if wait.code in NOT_READY_CODES or wait.code == WaitCode.REPLICA_UNSCHEDULABLE:
+        if Remedy.ROLL_BACK in kept and (wait.code not in _SURGE_WITHOUT_NODE or self._is_former_placed(wait)):
             kept.sort(key=lambda one: one != Remedy.ROLL_BACK)
         return replace(wait, remedies=tuple(kept))
 
@@ -103,31 +112,44 @@ class RemedyTrials:
             return False
         if outcome.end is SimulationEnd.DONE:
             return True
-        if outcome.end is not SimulationEnd.STUCK or self._baseline.end not in (
-            SimulationEnd.DONE,
-            SimulationEnd.STUCK,
-        ):
+        if outcome.end not in _ENDS or self._baseline.end not in _ENDS:
             return remedy in HARMLESS
         if remedy == Remedy.DELETE_OUTDATED_PODS:
             return outcome.pods[-1].available >= self._baseline.pods[-1].available
+        return self._is_over(wait, outcome) and self._lowest(outcome) >= self._lowest(self._baseline)
+
+    def _is_over(self, wait: Wait, outcome: SimulationResult) -> bool:
+        """Whether nothing waits for the same reason at the end of a trial."""
         # The next surge replica that waits for the same reason has another name.
         cause = find_common_code(wait.code)
         others = self._causes_before - {(cause, wait.component)}
         left = ((find_common_code(one.code), one.component) for one in outcome.waits)
-        if any(one[0] == cause and one not in others for one in left):
-            return False
-        return self._lowest(outcome) >= self._lowest(self._baseline)
+        return not any(one[0] == cause and one not in others for one in left)
+
+    def _is_former_placed(self, wait: Wait) -> bool:
+        """Whether surge of the former template finds the node that this wait is about."""
+        outcome = self._former_rolled_out
+        return outcome is not None and outcome.end in _ENDS and self._is_over(wait, outcome)
 
     def _run(self, after: Workload, first: tuple[Delete, ...]) -> SimulationResult:
         outcome = self._simulate(after, first, max(1, self._left))
         self._left -= 1
         return outcome
 
-    @property
+    @cached_property
     def _baseline(self) -> SimulationResult:
-        if self._without is None:
-            self._without = self._run(self._workload, ())
-        return self._without
+        """The result without a remedy."""
+        return self._run(self._workload, ())
+
+    @cached_property
+    def _former_rolled_out(self) -> SimulationResult | None:
+        """The result of an update to the former template; None: no former template is recorded."""
+        if self._former is None:
+            return None
+        # A restart replaces its pods by others that request and select the same.
+        restart = {RESTARTED_AT: "trial"}
+        cliques = (replace(one, annotations={**one.annotations, **restart}) for one in self._former.cliques)
+        return self._run(replace(self._former, cliques=tuple(cliques)), ())
 
     def _lowest(self, outcome: SimulationResult) -> tuple[int, int]:
         """Return the lowest numbers of available set replicas and of available pods."""

@@ -60,10 +60,11 @@ ALL_READY_FIELD: Final = "all_ready"
 FULL_FIELD: Final = "full"
 UNLIMITED_FIELD: Final = "unlimited"
 SECONDS_TO_READY_FIELD: Final = "seconds_to_ready"
+SECONDS_TO_GO_FIELD: Final = "seconds_to_go"
 """The fields with assumptions about the cluster; they are not part of the command."""
 
 _MAX_VERSION_LENGTH: Final = 100
-_MAX_SECONDS_TO_READY: Final = 86_400
+_MAX_ASSUMED_SECONDS: Final = 86_400
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,6 +252,7 @@ class CommandForm(ABC):
             "is_full": given is not None and bool(given.get(FULL_FIELD)),
             "is_unlimited": given is not None and bool(given.get(UNLIMITED_FIELD)),
             "seconds_to_ready": "" if given is None else given.get(SECONDS_TO_READY_FIELD, ""),
+            "seconds_to_go": "" if given is None else given.get(SECONDS_TO_GO_FIELD, ""),
         }
 
     def _current_version(self, context: FormContext) -> str:
@@ -292,7 +294,8 @@ class SimulatedForm(CommandForm):
     def parse_assumptions(self, given: QueryDict) -> Assumptions:
         """Return how the simulated cluster behaves."""
         return Assumptions(
-            seconds_to_ready=_parse_seconds(given.get(SECONDS_TO_READY_FIELD, "")),
+            seconds_to_ready=_parse_seconds(given.get(SECONDS_TO_READY_FIELD, ""), "until a new pod is Ready"),
+            seconds_to_terminate=_parse_seconds(given.get(SECONDS_TO_GO_FIELD, ""), "until a deleted pod ends"),
             never_ready=tuple(given.getlist(NEVER_READY_FIELD)),
             all_ready=bool(given.get(ALL_READY_FIELD)),
             is_full=bool(given.get(FULL_FIELD)),
@@ -370,17 +373,17 @@ _HTTP_STATUSES: Final = {
 }
 
 
-def _parse_seconds(text: str) -> float | None:
-    """Return how long pods take to become Ready; None: as measured."""
+def _parse_seconds(text: str, until: str) -> float | None:
+    """Return an assumed time; None: as measured."""
     if not text.strip():
         return None
     try:
         seconds = float(text)
     except ValueError:
         seconds = -1.0
-    if not 0 <= seconds <= _MAX_SECONDS_TO_READY:
+    if not 0 <= seconds <= _MAX_ASSUMED_SECONDS:
         raise ValidationFailed(
-            f"Seconds to Ready must be a number from 0 to {_MAX_SECONDS_TO_READY}, or empty for the measured time."
+            f"The seconds {until} must be a number from 0 to {_MAX_ASSUMED_SECONDS}, or empty for the measured time."
         )
     return seconds
 

@@ -75,6 +75,18 @@ def test_an_update_that_waits_for_a_replica_without_room_says_so_and_what_would_
     assert wait.is_problem
 
 
+def test_an_outdated_replica_that_is_down_is_not_said_to_wait_for_itself() -> None:
+    cluster = half_way(replicas=2)
+    cluster.world.set_behaviour(replace(cluster.behaviour, never_ready=frozenset({"w-1-a-0", "w-1-a-1"})))
+    for pod in cluster.live_pods("w-1-a")[:2]:
+        cluster.world.set_ready(pod.name, ready=False)
+    cluster.settle()
+    assert cluster.view.set_text() == "0* 1*?"
+    wait = held(cluster)
+    assert wait.units == ("w-0",)
+    assert wait.text.startswith("w-0 waits until w-1 is available: ")
+
+
 def test_an_update_that_waits_is_called_stuck_by_what_is_the_matter_with_the_other() -> None:
     stuck = {one["type"]: one for one in scaled_out().status["conditions"]}["UpdateStuck"]
     assert (stuck["status"], stuck["reason"]) == ("True", "ReplicaUnschedulable")

@@ -54,6 +54,24 @@ def full(cluster: Cluster) -> tuple[Cluster, ClusterBehaviour]:
     return cluster.settle(), behaviour
 
 
+def cordoned(cluster: Cluster) -> tuple[Cluster, ClusterBehaviour, Workload]:
+    """Update while no node takes new pods; return the workload of before too."""
+    former = cluster.workload
+    behaviour = replace(QUICK, nodes=(SimulatedNode("node", cordoned=True),))
+    cluster.world.set_behaviour(behaviour)
+    return cluster.update().settle(), behaviour, former
+
+
+def misplaced(cluster: Cluster) -> tuple[Cluster, ClusterBehaviour, Workload]:
+    """Update to a template that fits no node, where the one of before does; return the workload of before too."""
+    former = cluster.workload
+    elsewhere = {"nodeSelector": {"gpu": "none"}}
+    cliques = (replace(one, pod_spec={**one.pod_spec, **elsewhere}) for one in former.cliques)
+    behaviour = replace(QUICK, nodes=(SimulatedNode("node"),))
+    cluster.world.set_behaviour(behaviour)
+    return cluster.edit(cliques=tuple(cliques)).settle(), behaviour, former
+
+
 def fail(cluster: Cluster, fault: str) -> Cluster:
     """Let the containers fail of all that is not Ready; an empty fault: nobody knows why it is not."""
     for pod in cluster.live_pods():
@@ -148,28 +166,29 @@ def test_under_on_delete_a_template_that_fails_is_rolled_back_and_takes_no_more_
 @pytest.mark.parametrize("budget", [(1, 0), (0, 1)])
 @pytest.mark.parametrize("level", LEVELS)
 def test_a_template_that_fits_no_node_is_rolled_back(level: Level, budget: tuple[int, int]) -> None:
-    cluster = level(budget)
-    former = cluster.workload
-    elsewhere = {"nodeSelector": {"gpu": "none"}}
-    cliques = (replace(one, pod_spec={**one.pod_spec, **elsewhere}) for one in former.cliques)
-    behaviour = replace(QUICK, nodes=(SimulatedNode("node"),))
-    cluster.world.set_behaviour(behaviour)
-    cluster.edit(cliques=tuple(cliques)).settle()
-    waits = [wait for wait in sift(cluster, behaviour, former) if wait.is_problem]
-    assert waits
-    for wait in waits:
-        assert {*wait.remedies} == {"RollBack", "AddCapacity"}
-    if budget == (1, 0):
-        assert {wait.remedies[0] for wait in waits} == {"RollBack"}
+    stuck, behaviour, former = misplaced(level(budget))
+    waits = [wait for wait in sift(stuck, behaviour, former) if wait.is_problem]
+    assert {wait.remedies for wait in waits} == {("RollBack", "AddCapacity")}
 
 
-def test_where_the_former_template_finds_no_node_either_it_is_not_rolled_back() -> None:
-    cluster = of_pods()
-    former = cluster.workload
-    behaviour = replace(QUICK, nodes=(SimulatedNode("node", cordoned=True),))
-    cluster.world.set_behaviour(behaviour)
-    cluster.update().settle()
-    assert offered(sift(cluster, behaviour, former)) == {"AddCapacity"}
+@pytest.mark.parametrize("level", LEVELS)
+def test_where_the_former_template_finds_no_node_either_it_is_not_rolled_back(level: Level) -> None:
+    stuck, behaviour, former = cordoned(level())
+    assert offered(sift(stuck, behaviour, former)) == {"AddCapacity"}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_surge_for_which_the_former_template_finds_no_node_either_is_rolled_back_last(level: Level) -> None:
+    stuck, behaviour, former = cordoned(level((0, 1)))
+    waits = [wait for wait in sift(stuck, behaviour, former) if wait.is_problem]
+    assert {wait.remedies for wait in waits} == {("AddCapacity", "RollBack")}
+
+
+@pytest.mark.parametrize("level", LEVELS)
+def test_a_trial_of_the_former_template_that_ran_out_of_time_proves_nothing(level: Level) -> None:
+    stuck, behaviour, former = misplaced(level((0, 1)))
+    waits = [wait for wait in sift(stuck, behaviour, former, passes=10) if wait.is_problem]
+    assert {wait.remedies for wait in waits} == {("AddCapacity", "RollBack")}
 
 
 def test_a_pod_that_fails_without_an_update_is_not_rolled_back() -> None:

@@ -13,9 +13,11 @@ from rollouts.cluster import Obj
 from rollouts.cluster.resources import NODES
 from rollouts.engine.manifest import edits
 from rollouts.engine.manifest.edits import ImageEdit
+from rollouts.engine.model.observed import Observed
+from rollouts.engine.simulation.cluster import UNLIMITED_NODES
 from rollouts.engine.simulation.simulate import SimulationEnd
 from rollouts.models import User
-from rollouts.selectors.forecast import Assumptions
+from rollouts.selectors.forecast import Assumptions, compute_forecast, fetch_surroundings
 from rollouts.services.audit import Caller, Source
 from rollouts.services.edit import Edit
 from rollouts.services.simulation import workload_simulate
@@ -77,6 +79,27 @@ def test_a_rollout_on_cordoned_nodes_gets_stuck_and_says_so(caller: Caller, sile
     assert told.end is SimulationEnd.STUCK
     assert "0 of 1 node take new pods (1 cordoned)" in said(told)
     assert forecast(caller, is_unlimited=True).end is SimulationEnd.DONE
+
+
+def test_a_cluster_without_nodes_has_no_room(caller: Caller, silent_cluster: models.Cluster) -> None:
+    store(silent_cluster)
+    told = forecast(caller)
+    assert told.end is SimulationEnd.STUCK
+    assert "The cluster has no nodes, so there is no room for new pods." in said(told)
+    assert forecast(caller, is_unlimited=True).end is SimulationEnd.DONE
+
+
+def test_until_all_nodes_are_listed_room_is_not_limited(silent_cluster: models.Cluster) -> None:
+    workload = fleet.parse(store(silent_cluster))
+    store_node(silent_cluster, "n1", unschedulable=True)
+    silent_cluster.complete = False
+    observed = Observed()
+    around = fetch_surroundings(silent_cluster, PLACE.namespace, workload, observed, time.time())
+    told = compute_forecast(workload, workload, observed, around)
+    assert told.behaviour.nodes == UNLIMITED_NODES
+    assert "The nodes of the cluster are still being listed, so room is not limited." in [
+        one.text for one in told.assumptions
+    ]
 
 
 @pytest.mark.parametrize("budget", [{"maxUnavailable": 1}, {"maxUnavailable": 0, "maxSurge": 1}])
@@ -150,6 +173,7 @@ def test_nodes_that_a_pod_may_not_be_on_do_not_count(
 def test_each_clique_takes_as_long_as_its_own_pods_took(caller: Caller, silent_cluster: models.Cluster) -> None:
     cliques = [fleet.clique("fast", 1), fleet.clique("slow", 1)]
     fleet.store_parts(silent_cluster, fleet.podcliqueset("chat", cliques=cliques))
+    fleet.store_nodes(silent_cluster, 1)
     for pod in models.Pod.objects.all():
         pod.scheduled_at = pod.created + 100
         pod.ready_since = pod.scheduled_at + (8 if "fast" in pod.name else 40)
@@ -166,6 +190,7 @@ def test_each_clique_takes_as_long_as_its_own_pods_took(caller: Caller, silent_c
 def fail(row: models.Cluster, **fields: Any) -> None:
     """Have one pod of the current template not be Ready, beside outdated ones that took two seconds."""
     fleet.store_parts(row, fleet.podcliqueset("chat", cliques=[fleet.clique("web", 3)]), outdated=[0])
+    store_node(row, "n1")
     now = time.time()
     models.Pod.objects.update(scheduled_at=now - 500, ready_since=now - 498, node="n1")
     new = models.Pod.objects.order_by("name").first()

@@ -31,6 +31,12 @@ def _nothing_known() -> None:
     remedies._cache.clear()
 
 
+@pytest.fixture(autouse=True)
+def _node(silent_cluster: models.Cluster) -> None:
+    """Have room for every pod."""
+    fleet.store_nodes(silent_cluster, 1)
+
+
 def store_failing(row: models.Cluster, fault: str = "", *, with_revision: bool = True) -> Any:
     """Put a rollout into the mirror whose first new pod crashes, beside two healthy ones of the old template.
 
@@ -52,6 +58,26 @@ def store_failing(row: models.Cluster, fault: str = "", *, with_revision: bool =
     if with_revision:
         store_revisions(manifest, "v0", "v1")
     return manifest
+
+
+def store_lost_surge(row: models.Cluster) -> None:
+    """Put a rollout into the mirror whose first surge pod is up, and whose second one is on a node that is down."""
+    budget = {"maxUnavailable": 0, "maxSurge": 2}
+    cliques = [{**fleet.clique("web", 3), "updateStrategy": budget}]
+    manifest = fleet.podcliqueset("chat", cliques=cliques, updateStrategy={"type": "RollingUpdate"})
+    fleet.store_parts(row, manifest, outdated=[0])
+    now, wanted = time.time(), compute_hash(manifest)
+    models.Pod.objects.update(scheduled_at=now - 900, ready_since=now - 898, node="n1")
+    models.Clique.objects.update(template_hash=wanted)
+    pattern = models.Pod.objects.order_by("name").first()
+    assert pattern is not None
+    for index, ready in ((3, True), (4, False)):
+        name = f"chat-0-web-surge{index}"
+        new = copy.copy(pattern)
+        new.pk, new.name, new.uid, new.index, new.template_hash, new.ready = None, name, name, index, wanted, ready
+        new.save(force_insert=True)
+    begin_update()
+    store_revisions(manifest, "v0", "v1")
 
 
 def begin_update() -> None:
@@ -141,16 +167,48 @@ def test_rolling_back_leads_to_the_newest_revision_that_was_ever_complete(
 
 
 def test_a_budget_that_an_override_sets_is_not_offered_to_be_raised(silent_cluster: models.Cluster) -> None:
-    store_failing(silent_cluster)
-    # The next pod is no worse than the others: what is in the way is the budget alone.
-    models.Pod.objects.filter(ready=False).update(reason="", restarts=0, scheduled_at=time.time(), ready_since=None)
-    assert "RaiseMaxUnavailable" in {one for wait in planned_waits() for one in wait.remedies}
+    store_lost_surge(silent_cluster)
     assert "RaiseMaxUnavailable" in offered(diagnosis_detail(PLACE))
     author = models.User.objects.create_user("ada")
-    override = {"name": "chat", "components": {"web": {"maxUnavailable": 1}}, "reason": "night shift"}
+    override = {"name": "chat", "components": {"web": {"maxUnavailable": 0}}, "reason": "night shift"}
     models.StrategyOverride.objects.create(**override, author=author)
     assert "RaiseMaxUnavailable" in {one for wait in planned_waits() for one in wait.remedies}
     assert "RaiseMaxUnavailable" not in offered(diagnosis_detail(PLACE))
+
+
+def test_waits_that_are_no_problem_have_no_remedies(silent_cluster: models.Cluster) -> None:
+    store_failing(silent_cluster)
+    # The image was changed just now, and nobody knows yet that it is broken.
+    models.Pod.objects.filter(ready=False).update(reason="", restarts=0, scheduled_at=time.time(), ready_since=None)
+    assert {"RaiseMaxUnavailable", "LookAtPods", "RollBack"} == {
+        one for wait in planned_waits() for one in wait.remedies
+    }
+    told = diagnosis_detail(PLACE)
+    assert {(wait.code, wait.is_problem) for wait in told.waits} == {
+        ("WaitingForReady", False),
+        ("BudgetExhausted", False),
+    }
+    assert offered(told) == set()
+
+
+def test_outdated_pods_that_wait_to_be_deleted_keep_their_command(silent_cluster: models.Cluster) -> None:
+    manifest = fleet.podcliqueset("chat", cliques=[fleet.clique("web", 3)], updateStrategy={"type": "OnDelete"})
+    fleet.store_parts(silent_cluster, manifest, outdated=[0])
+    (wait,) = diagnosis_detail(PLACE).waits
+    assert (wait.code, wait.is_problem, wait.remedies) == ("AwaitingDeletion", False, ("DeleteOutdatedPods",))
+
+
+def test_a_budget_that_a_problem_exhausts_is_part_of_it_and_may_be_raised_if_that_helps(
+    silent_cluster: models.Cluster,
+) -> None:
+    store_lost_surge(silent_cluster)
+    told = {wait.code: wait for wait in diagnosis_detail(PLACE).waits}
+    assert (told["BudgetExhausted"].is_problem, told["BudgetExhausted"].remedies) == (True, ("RaiseMaxUnavailable",))
+    first = summarize_waits(told.values())[0]
+    assert first.code == "SurgeNotReady"
+    assert [code for code, _, _ in first.remedies] == [
+        *("RollBack", "LookAtPods", "SetMaxSurgeToZero", "DeleteSurge", "RaiseMaxUnavailable")
+    ]
 
 
 def test_without_a_revision_to_go_back_to_rolling_back_is_not_offered(silent_cluster: models.Cluster) -> None:

@@ -1,5 +1,6 @@
 """The page on which a strategy is edited: what it is filled with, and what it says while one types."""
 
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.utils import timezone
 from rollouts import models
 from rollouts.models import StrategyOverride, User
 from tests.api.read import fleet
+from tests.markup import compact
 from tests.web.commands.filling import fields_of, say
 
 pytestmark = pytest.mark.django_db
@@ -30,6 +32,7 @@ def admin(client: Client) -> Client:
 def chat(silent_cluster: models.Cluster) -> models.Cluster:
     """A workload with all levels: three pods of web, and two replicas of decode."""
     store(silent_cluster, updateStrategy=ROLLING)
+    fleet.store_nodes(silent_cluster, 1)
     return silent_cluster
 
 
@@ -158,10 +161,9 @@ def test_what_a_preview_assumes_stands_under_its_figures_and_can_be_supposed_oth
 ) -> None:
     faster = {"components__web__maxUnavailable": "3"}
     words = say(trial(admin, **faster))
-    assert "No nodes are known, so room is not limited." in words
+    assert "1 of 1 node takes new pods, as far as taints, selectors and the requests of other pods allow." in words
     assert "New pods of web take 30 s to become Ready, assumed: none was measured." in words
     assert "New pods take 7 s to become Ready." in say(trial(admin, **faster, seconds_to_ready="7"))
-    fleet.store_nodes(chat, 1)
     models.Node.objects.update(unschedulable=True)
     words = say(trial(admin, **faster))
     assert "0 of 1 node take new pods (1 cordoned)" in words
@@ -169,6 +171,23 @@ def test_what_a_preview_assumes_stands_under_its_figures_and_can_be_supposed_oth
     assert "Your assumption: there is room for every pod." in say(trial(admin, **faster, unlimited="1"))
 
 
-def test_a_time_that_is_none_is_refused_in_a_sentence(admin: Client, chat: models.Cluster) -> None:
-    words = say(trial(admin, components__web__maxUnavailable="3", seconds_to_ready="soon"))
-    assert "Seconds to Ready must be a number from 0 to 86400, or empty for the measured time." in words
+def test_how_long_deleted_pods_take_to_end_can_be_supposed_otherwise(admin: Client, chat: models.Cluster) -> None:
+    faster = {"components__web__maxUnavailable": "3", "full": "1"}
+    assert "Deleted pods take 5 s to end, assumed." in say(trial(admin, **faster))
+    assert "Deleted pods take 70 s to end." in say(trial(admin, **faster, seconds_to_go="70"))
+    # Without scripts the whole page comes back, with what was supposed.
+    fields = {**fields_of(admin.get(PAGE).content.decode()), "seconds_to_go": "70", "try": "1"}
+    page = admin.post(PAGE, fields).content.decode()
+    assert fields_of(page)["seconds_to_go"] == "70"
+    assert re.search(r"<details[^>]* id=\"what-if\"[^>]* open", compact(page))
+
+
+@pytest.mark.parametrize(
+    ("field", "words"),
+    [("seconds_to_ready", "until a new pod is Ready"), ("seconds_to_go", "until a deleted pod ends")],
+)
+def test_a_time_that_is_none_is_refused_in_a_sentence(
+    admin: Client, chat: models.Cluster, field: str, words: str
+) -> None:
+    said = say(trial(admin, components__web__maxUnavailable="3", **{field: "soon"}))
+    assert f"The seconds {words} must be a number from 0 to 86400, or empty for the measured time." in said

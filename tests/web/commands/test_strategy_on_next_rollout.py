@@ -28,7 +28,8 @@ def caller(silent_cluster: models.Cluster) -> Caller:
 
 
 def store(row: models.Cluster, **fields: Any) -> None:
-    """Put a workload of six pods into the mirror, of one template or of two."""
+    """Put a workload of six pods into the mirror, of one template or of two, and a node."""
+    fleet.store_nodes(row, 1)
     outdated = fields.pop("outdated", ())
     fleet.store_parts(row, fleet.podcliqueset("chat", cliques=[fleet.clique("web", 6)], **fields), outdated=outdated)
 
