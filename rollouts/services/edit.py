@@ -158,13 +158,15 @@ def finish_edit(
 def compute_changes(place: WorkloadRef, before: Obj, after: Obj, reader: Reader) -> tuple[Change, ...]:
     """Return the fields that people write and that differ, masked for a reader.
 
-    Whether a secret differs shows in its mark, so the marks of the workload are compared, whoever reads.
+    Whether a secret differs shows in its mark, so the marks of the workload are compared, whoever reads. An annotation
+    that readers never see is compared too: in a template it restarts pods.
     """
-    marked = make_workload_reader(place.key)
+    marked = make_workload_reader(place.key).with_copies()
     differences = find_differences(
         _editable_fields(mask_manifest(before, marked)), _editable_fields(mask_manifest(after, marked))
     )
     changes = tuple(Change(one.field, _absent_as_none(one.before), _absent_as_none(one.after)) for one in differences)
+    reader = reader.with_copies()
     return changes if reader == marked else tuple(_mask_for(reader, change) for change in changes)
 
 
