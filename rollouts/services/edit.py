@@ -29,6 +29,7 @@ from rollouts.manifests.workload_version import matches_version
 from rollouts.mirror import ObjectChanges
 from rollouts.models import AuditEntry
 from rollouts.services.audit import AuditedCommand, Caller, audited_command, reader_for
+from rollouts.services.audit_values import merge_fields
 from rollouts.services.pod_security import find_pod_security_violations
 from rollouts.services.workload_client import (
     WorkloadClient,
@@ -177,7 +178,7 @@ def _mask_for(reader: Reader, change: Change) -> Change:
 
 def render_audit_side(obj: Obj | None, changes: Iterable[Change], side: str) -> dict[str, Any]:
     """Return one side of a change for the audit log; the version links one command to the next."""
-    fields = {change.field: getattr(change, side) for change in changes}
+    fields = merge_fields({change.field: getattr(change, side) for change in changes})
     return {"version": version_of_object(obj), "fields": fields} if obj and obj["metadata"] else {"fields": fields}
 
 

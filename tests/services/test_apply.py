@@ -145,6 +145,23 @@ def generation_hash(obj: Obj) -> str:
     return compute_generation_hash(workload)
 
 
+def test_no_padding_hides_in_the_audit_what_was_changed(
+    stage: Stage, caller: Caller, place: WorkloadRef, applied: Obj
+) -> None:
+    padding: dict[str, Any] = {
+        "spec.template.cliques.0.spec.podSpec.containers.0.args": ["x" * 300_000],
+        "metadata.annotations": {f"example.com/{number}": "x" for number in range(1000)},
+    }
+    workload_apply(caller, place, manifest({"metadata.name": "fresh", IMAGE: "app:v9", **padding}))
+    done = AuditEntry.objects.latest("id")
+    assert done.after is not None
+    assert done.after["version"]
+    after, container = done.after["fields"], "spec.template.cliques[0].spec.podSpec.containers[0]"
+    assert after[f"{container}.image"] == "app:v9"
+    assert after[f"{container}.args"] == ["omitted: 300002 bytes"]
+    assert after["metadata.annotations"] == "omitted: 1000 fields"
+
+
 # ---- what was hidden
 
 
