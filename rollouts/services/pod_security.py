@@ -14,17 +14,21 @@ from rollouts.engine.manifest.findings import Finding
 from rollouts.engine.manifest.validation.pod_security import PodSecurityLevel, find_added_violations
 from rollouts.models import NamespacePodSecurity
 from rollouts.services.audit import Caller
+from rollouts.services.workload_client import MAX_FINDINGS
 
 
 def find_pod_security_violations(
     caller: Caller, place: WorkloadRef, before: Obj | None, after: Obj
 ) -> tuple[Finding, ...]:
-    """Return the violations that a change adds and the caller may not add; `before` is None for a new workload."""
+    """Return the violations that a change adds and the caller may not add; `before` is None for a new workload.
+
+    Of more than an answer shows, it returns one more than that.
+    """
     if before is not None and _template_of(before) == _template_of(after):
         return ()
     if permissions.may_apply_privileged(caller.user):
         return ()
-    return find_added_violations(before or {}, after, find_pod_security_level(place))
+    return find_added_violations(before or {}, after, find_pod_security_level(place), limit=MAX_FINDINGS + 1)
 
 
 def find_pod_security_level(place: WorkloadRef) -> PodSecurityLevel:
