@@ -261,7 +261,10 @@ def _parse_bool(variables: Mapping[str, str], name: str) -> bool:
 
 
 def _parse_debug(variables: Mapping[str, str], host: str) -> bool:
-    """Parse DEBUG, which shows source and variables of a failed request to every client."""
+    """Parse DEBUG, which shows source and variables of a failed request.
+
+    This refuses what `make run` starts; `rollouts.web.debug_guard` refuses clients of any other server.
+    """
     debug = _parse_bool(variables, "DEBUG")
     if debug and host not in _LOOPBACK:
         raise ConfigurationError(

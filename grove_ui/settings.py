@@ -102,6 +102,7 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
 ]
 MIDDLEWARE = [
+    "rollouts.web.debug_guard.debug_middleware",
     "rollouts.web.health.health_middleware",
     "rollouts.web.request_id.request_middleware",
     "rollouts.api.problems.problem_middleware",

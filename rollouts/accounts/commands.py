@@ -9,7 +9,7 @@ from typing import Final
 
 from rollouts.manifests.workload_ref import WorkloadRef
 
-__all__ = ["COMMANDS", "Command", "WorkloadRef"]
+__all__ = ["AUDITED_COMMANDS", "COMMANDS", "Command", "WorkloadRef"]
 
 
 class Command(StrEnum):
@@ -25,6 +25,8 @@ class Command(StrEnum):
         return command
 
     APPLY_WORKLOAD = "apply_workload", "apply a manifest"
+    # Not sent by itself: it lets other commands add what the Pod Security level of a namespace forbids.
+    APPLY_PRIVILEGED = "apply_privileged", "apply pods beyond the Pod Security level"
     SET_IMAGES = "set_images", "change images"
     SCALE_WORKLOAD = "scale_workload", "scale a workload"
     EDIT_STRATEGY = "edit_strategy", "edit an update strategy"
@@ -50,3 +52,5 @@ class Command(StrEnum):
 
 
 COMMANDS: Final = {command.value: command for command in Command}
+AUDITED_COMMANDS: Final = tuple(command for command in Command if command is not Command.APPLY_PRIVILEGED)
+"""The commands that entries of the audit log have."""

@@ -78,8 +78,6 @@ READ_ONLY_COMMANDS: Final = frozenset({Command.TEST_CLUSTER, Command.EXPORT_AUDI
 VIEW_PERMISSION: Final = "rollouts.view_workload"
 # Allows commands in all namespaces without a grant.
 COMMAND_ANYWHERE: Final = "rollouts.command_anywhere"
-# Allows templates that the Pod Security level of a namespace forbids.
-APPLY_PRIVILEGED: Final = "rollouts.apply_privileged"
 
 UNLIMITED_SCOPE: Final = Scope()
 
@@ -120,11 +118,6 @@ def may_administer(user: AnyUser) -> bool:
     return user.is_active and (
         getattr(user, "is_staff", False) or _has_permission(user, permission_of(Command.CHANGE_ACCOUNT))
     )
-
-
-def may_apply_privileged(user: AnyUser | None) -> bool:
-    """Whether an account may apply templates that the Pod Security level of the namespace forbids."""
-    return user is not None and user.is_active and _has_permission(user, APPLY_PRIVILEGED)
 
 
 def permission_of(command: Command) -> str:
@@ -255,6 +248,7 @@ def _fetch_permissions(user: User) -> set[str]:
 # The model under which the admin site lists the permission of a command.
 _PERMISSION_MODELS: Final[Mapping[Command, type[models.Model]]] = {
     **dict.fromkeys(WORKLOAD_COMMANDS, Workload),
+    Command.APPLY_PRIVILEGED: Workload,
     **dict.fromkeys(OVERRIDE_COMMANDS, StrategyOverride),
     Command.TEST_CLUSTER: Cluster,
     Command.EXPORT_AUDIT: AuditEntry,
@@ -295,7 +289,6 @@ def _ensure_command_permissions() -> None:
     subjects = ContentType.objects.get_for_models(*{*_PERMISSION_MODELS.values(), Workload})
     wanted = {(command.value, f"Can {command.label}"): subjects[model] for command, model in _PERMISSION_MODELS.items()}
     wanted["command_anywhere", "Needs no grants"] = subjects[Workload]
-    wanted["apply_privileged", "Can apply pods beyond the Pod Security level"] = subjects[Workload]
     rows = [Permission(codename=code, name=name, content_type=subject) for (code, name), subject in wanted.items()]
     Permission.objects.bulk_create(rows, ignore_conflicts=True)
 

@@ -25,7 +25,7 @@ from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 from rollouts.accounts.account_rights import Rights, find_missing, rights_affected_by, rights_of, rights_of_groups
 from rollouts.accounts.commands import Command
 from rollouts.accounts.errors import CommandRefused
-from rollouts.accounts.permissions import APPLY_PRIVILEGED, COMMAND_ANYWHERE, ROLES
+from rollouts.accounts.permissions import COMMAND_ANYWHERE, ROLES
 from rollouts.admin.audited_admin import AuditedAdmin, describe_grants
 from rollouts.admin.confirmation import Confirmation, confirmation_page
 from rollouts.admin.filters import RelatedFilter
@@ -39,8 +39,7 @@ from rollouts.services.passwords import password_set_by_admin, revoke_all_access
 Shown = str | SafeString
 
 # The permissions that a group can have, beside viewing workloads.
-_OTHER_PERMISSIONS = (COMMAND_ANYWHERE, APPLY_PRIVILEGED)
-_CODENAMES = (*(command.value for command in Command), *(one.partition(".")[2] for one in _OTHER_PERMISSIONS))
+_CODENAMES = (*(command.value for command in Command), COMMAND_ANYWHERE.partition(".")[2])
 
 
 class _Identities(TabularInline):

@@ -11,7 +11,7 @@ from django.utils.safestring import SafeString
 from unfold.contrib.filters.admin import FieldTextFilter
 
 from rollouts.accounts import errors
-from rollouts.accounts.commands import Command
+from rollouts.accounts.commands import AUDITED_COMMANDS, Command
 from rollouts.admin.filters import ValueFilter
 from rollouts.admin.model_admin import ReadOnlyAdmin
 from rollouts.admin.rendering import show_document, show_mono, show_pill, show_place, show_result, show_time
@@ -28,7 +28,7 @@ class _ResultFilter(ValueFilter):
 
 
 class _CommandFilter(ValueFilter):
-    fixed = tuple(command.value for command in Command)
+    fixed = tuple(command.value for command in AUDITED_COMMANDS)
 
 
 class _SourceFilter(ValueFilter):

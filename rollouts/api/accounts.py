@@ -23,7 +23,10 @@ from rollouts.services.audit import Source, caller_of, require_one_of
 from rollouts.services.tokens import DEFAULT_TOKEN_DAYS, default_expiry, token_create, token_revoke
 
 _NAMESPACES: Final = "The token can change workloads only in these namespaces. Null: wherever its owner can."
-_COMMANDS: Final = "The token can give only these commands. Null: every command of its owner."
+_COMMANDS: Final = (
+    "The token can give only these commands. Null: every command of its owner. apply_privileged is not a command by "
+    "itself: it lets the others add what the Pod Security level of a namespace forbids."
+)
 
 
 def _commands_field(**options: Any) -> serializers.ListField:

@@ -10,7 +10,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from rollouts.accounts.commands import Command, WorkloadRef
+from rollouts.accounts.commands import AUDITED_COMMANDS, Command, WorkloadRef
 from rollouts.api.paths import CLUSTER, WORKLOAD
 from rollouts.api.permissions import IsSignedIn
 from rollouts.api.problems import BadParameter, RequestFinding
@@ -23,7 +23,7 @@ from rollouts.selectors.audit import AuditFilters, AuditItem, audit_csv, audit_l
 from rollouts.services.audit import Source, audited_command, caller_of
 from rollouts.services.connection_test import ClusterTest, cluster_test
 
-_COMMANDS: Final = tuple(command.value for command in Command)
+_COMMANDS: Final = tuple(command.value for command in AUDITED_COMMANDS)
 _RESULTS: Final = tuple(AuditEntry.Result.values)
 
 

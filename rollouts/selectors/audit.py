@@ -17,7 +17,7 @@ from asgiref.sync import sync_to_async
 from django.db.models import QuerySet
 
 from rollouts.accounts.commands import WorkloadRef
-from rollouts.manifests.masking import mask_manifest, without_digests
+from rollouts.manifests.masking import PUBLIC_READER, mask_manifest, without_digests
 from rollouts.models import AuditEntry
 from rollouts.selectors.paging import Page, Window
 
@@ -150,4 +150,4 @@ def _item(row: AuditEntry) -> AuditItem:
 
 def mask_recorded(value: Any) -> Any:
     """Return a stored value masked for the public, whatever masked it when it was stored."""
-    return without_digests(mask_manifest(value))
+    return without_digests(mask_manifest(value, PUBLIC_READER.with_copies()))

@@ -129,7 +129,9 @@ def _find(place: WorkloadRef, uid: str, numbers: Sequence[int]) -> list[Revision
 
 
 def _render(template: Any, reader: Reader) -> str:
-    text: str = yaml.safe_dump(mask_manifest(template, reader), sort_keys=True, allow_unicode=True, width=1000)
+    text: str = yaml.safe_dump(
+        mask_manifest(template, reader.with_copies()), sort_keys=True, allow_unicode=True, width=1000
+    )
     return text
 
 

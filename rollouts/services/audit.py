@@ -45,13 +45,12 @@ from rollouts.manifests.masking import (
 from rollouts.models import ApiToken, AuditEntry, User
 from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH
 from rollouts.runtime.connections import redis_client
+from rollouts.services.audit_values import limit_size
 
 Result = AuditEntry.Result
 
 logger = logging.getLogger(__name__)
 
-# Of one value as JSON: enough for the manifest of a large workload.
-MAX_VALUE_BYTES: Final = 256 * 1024
 MAX_DETAIL_LENGTH: Final = 4000
 NOTHING_TO_CHANGE: Final = "Nothing to change."
 
@@ -268,11 +267,11 @@ def _render_value(value: Any) -> Any:
     """Mask secrets, limit the size, and remove characters that PostgreSQL cannot store."""
     if value is None:
         return None
-    text = orjson.dumps(value, default=str)
-    if len(text) > MAX_VALUE_BYTES:
-        return {"omitted": f"{len(text)} bytes"}
-    # Marks without digests: a reader of the audit log must not be able to test a guess against a mark.
-    text = orjson.dumps(without_digests(mask_manifest(orjson.loads(text), RECORD_READER)))
+    plain = orjson.loads(orjson.dumps(value, default=str))
+    # Marks without digests: a reader of the audit log must not be able to test a guess against a mark. Masked before
+    # anything is omitted: an option that indicates a secret must not be lost before the argument after it is hidden.
+    masked = without_digests(mask_manifest(plain, RECORD_READER))
+    text = orjson.dumps(limit_size(masked))
     plain = orjson.loads(text)
     return _without_nul(plain) if rb"\u0000" in text else plain
 

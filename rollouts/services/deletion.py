@@ -29,7 +29,7 @@ MAX_SECONDS: Final = 20.0
 """After which a run sends no more deletions."""
 
 # In the audit log: the uids of so many pods that are left; so many outcomes; and so many characters of all messages
-# together. With the longest names all of it fits into `audit.MAX_VALUE_BYTES`.
+# together. With the longest names all of it fits into `audit_values.MAX_VALUE_BYTES`.
 _MAX_REST: Final = 1000
 _MAX_RECORDED: Final = 500
 _MAX_MESSAGE_CHARACTERS: Final = 80_000

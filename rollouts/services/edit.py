@@ -29,6 +29,7 @@ from rollouts.manifests.workload_version import matches_version
 from rollouts.mirror import ObjectChanges
 from rollouts.models import AuditEntry
 from rollouts.services.audit import AuditedCommand, Caller, audited_command, reader_for
+from rollouts.services.audit_values import merge_fields
 from rollouts.services.pod_security import find_pod_security_violations
 from rollouts.services.workload_client import (
     WorkloadClient,
@@ -158,13 +159,15 @@ def finish_edit(
 def compute_changes(place: WorkloadRef, before: Obj, after: Obj, reader: Reader) -> tuple[Change, ...]:
     """Return the fields that people write and that differ, masked for a reader.
 
-    Whether a secret differs shows in its mark, so the marks of the workload are compared, whoever reads.
+    Whether a secret differs shows in its mark, so the marks of the workload are compared, whoever reads. An annotation
+    that readers never see is compared too: in a template it restarts pods.
     """
-    marked = make_workload_reader(place.key)
+    marked = make_workload_reader(place.key).with_copies()
     differences = find_differences(
         _editable_fields(mask_manifest(before, marked)), _editable_fields(mask_manifest(after, marked))
     )
     changes = tuple(Change(one.field, _absent_as_none(one.before), _absent_as_none(one.after)) for one in differences)
+    reader = reader.with_copies()
     return changes if reader == marked else tuple(_mask_for(reader, change) for change in changes)
 
 
@@ -175,7 +178,7 @@ def _mask_for(reader: Reader, change: Change) -> Change:
 
 def render_audit_side(obj: Obj | None, changes: Iterable[Change], side: str) -> dict[str, Any]:
     """Return one side of a change for the audit log; the version links one command to the next."""
-    fields = {change.field: getattr(change, side) for change in changes}
+    fields = merge_fields({change.field: getattr(change, side) for change in changes})
     return {"version": version_of_object(obj), "fields": fields} if obj and obj["metadata"] else {"fields": fields}
 
 

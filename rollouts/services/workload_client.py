@@ -245,14 +245,16 @@ def find_schema_fault(error: ClusterError, hiding: Sequence[Obj] = ()) -> tuple[
 def invalid_command(findings: Sequence[Finding], *, count: int | None = None) -> errors.ValidationFailed:
     """Return the error for these findings; its sentence has the first of them.
 
-    `count` is the number of all findings when only some of them are given.
+    `count` is the number of all findings when only some of them are given. The check of Pod Security stops when it has
+    found more than an answer shows, so their number is unknown then.
     """
     count = len(findings) if count is None else count
     sentences = [f"{finding.field}: {finding.message}".removeprefix(": ") for finding in findings[:_MAX_SENTENCES]]
-    more = count - len(sentences)
-    text = "; ".join(sentences) + (f"; and {more} more" if more > 0 else "")
-    left_out = count - MAX_FINDINGS
+    more, left_out = count - len(sentences), count - MAX_FINDINGS
+    is_counted = sum(finding.code is FindingCode.POD_SECURITY for finding in findings) <= MAX_FINDINGS
+    text = "; ".join(sentences) + (f"; and {more if is_counted else 'many'} more" if more > 0 else "")
     shown = [*findings[:MAX_FINDINGS]]
     if left_out > 0:
-        shown.append(Finding("", FindingCode.TOO_MANY, f"{left_out:,} more errors are left out; correct these first"))
+        sentence = f"{f'{left_out:,} more' if is_counted else 'more'} errors are left out; correct these first"
+        shown.append(Finding("", FindingCode.TOO_MANY, sentence))
     return errors.ValidationFailed(f"{text}.", shown)

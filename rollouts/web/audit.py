@@ -15,7 +15,7 @@ from django.urls import reverse
 from django.views.decorators.http import require_safe
 
 from rollouts.accounts import permissions
-from rollouts.accounts.commands import Command
+from rollouts.accounts.commands import AUDITED_COMMANDS, Command
 from rollouts.live.fragments import Fragment
 from rollouts.models import AuditEntry
 from rollouts.selectors.audit import AuditFilters, audit_list
@@ -69,7 +69,7 @@ def page(request: HttpRequest) -> HttpResponse:
     context = {
         **_list_context(choice),
         "chosen": choice.form_values,
-        "commands": list(Command),
+        "commands": AUDITED_COMMANDS,
         "results": _RESULTS,
         "refusal": permissions.find_refusal(request.user, Command.EXPORT_AUDIT),
         "export": _export_url(choice.filters),
@@ -99,7 +99,7 @@ def _parse_query(given: QueryDict) -> AuditQuery:
     until = parse_day(given, "until")
     filters = AuditFilters(
         actor=parse_text(given, "actor"),
-        command=parse_choice(given, "command", Command),
+        command=parse_choice(given, "command", AUDITED_COMMANDS),
         result=parse_choice(given, "result", _RESULTS),
         cluster=parse_text(given, "cluster"),
         namespace=parse_text(given, "namespace"),

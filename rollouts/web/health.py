@@ -1,8 +1,8 @@
 """Liveness and readiness probes.
 
-A middleware before all others, so that a probe needs no login, session, HTTPS or allowed host name: a kubelet calls the
-address of a pod. Anonymous callers get an answer too. So it is computed at most once in READINESS_CACHE_SECONDS, and
-only callers with METRICS_TOKEN see the names of clusters and their errors.
+A middleware before all others but `debug_guard`, so that a probe needs no login, session, HTTPS or allowed host name:
+a kubelet calls the address of a pod. Anonymous callers get an answer too. So it is computed at most once in
+READINESS_CACHE_SECONDS, and only callers with METRICS_TOKEN see the names of clusters and their errors.
 """
 
 import threading

@@ -50,11 +50,11 @@ def choose_request_id(given: str) -> str:
 
 def find_source_ip(peer: str, forwarded: str, trusted: Sequence[Network]) -> str | None:
     """Return the address of the last hop before the trusted proxies; None without an IP connection."""
-    source = _parse_address(peer)
+    source = parse_address(peer)
     for hop in reversed(forwarded.split(",")):
         if source is None or not any(source in network for network in trusted):
             break
-        claimed = _parse_address(hop.strip())
+        claimed = parse_address(hop.strip())
         if claimed is None:
             break
         source = claimed
@@ -62,11 +62,12 @@ def find_source_ip(peer: str, forwarded: str, trusted: Sequence[Network]) -> str
 
 
 def _is_trusted(peer: str, trusted: Sequence[Network]) -> bool:
-    address = _parse_address(peer)
+    address = parse_address(peer)
     return address is not None and any(address in network for network in trusted)
 
 
-def _parse_address(text: str) -> IPv4Address | IPv6Address | None:
+def parse_address(text: str) -> IPv4Address | IPv6Address | None:
+    """Return an address, of IPv4 also if it is written as one of IPv6; None: it is none."""
     try:
         address = ip_address(text.partition("%")[0])
     except ValueError:

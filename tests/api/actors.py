@@ -35,6 +35,8 @@ class Actor(StrEnum):
     ADMIN_READING = "admin with a read-only token"
     ADMIN_FROZEN = "admin of a read-only installation"
     ADMIN_SCALING = "admin with a token that only scales"
+    ADMIN_APPLYING = "admin with a token that only applies"
+    ADMIN_APPLYING_PRIVILEGED = "admin with a token that only applies, also privileged pods"
     ADMIN_ELSEWHERE = "admin with a token for another namespace"
     OPERATOR_SCOPED = "operator with a token for the namespace"
 
@@ -72,6 +74,8 @@ _ROLES = {"vera": "viewer", "otto": "operator", "olga": "operator", "petra": "op
 _GRANTS = {"otto": ELSEWHERE, "olga": NAMESPACE, "petra": NAMESPACE}
 _SCOPES: dict[Actor, dict[str, Any]] = {
     Actor.ADMIN_SCALING: {"commands": ["scale_workload"]},
+    Actor.ADMIN_APPLYING: {"commands": ["apply_workload"]},
+    Actor.ADMIN_APPLYING_PRIVILEGED: {"commands": ["apply_workload", "apply_privileged"]},
     Actor.ADMIN_ELSEWHERE: {"namespaces": [{"cluster": CLUSTER, "namespace": ELSEWHERE}]},
     Actor.OPERATOR_SCOPED: {"namespaces": [{"cluster": CLUSTER, "namespace": NAMESPACE}]},
 }

@@ -3,7 +3,10 @@
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Group, Permission
 
+from rollouts.models import User
+from tests.api.actors import Actor, make_actors
 from tests.api.calling import Api, make_api
 from tests.api.scene import Scene
 
@@ -45,6 +48,22 @@ def test_a_repeated_eviction_is_answered_alike(api: Api, scene: Scene) -> None:
     first = api.post("pods/delete/", {"selection": {"all": True}}, Idempotency_Key="one")
     again = api.post("pods/delete/", {"selection": {"all": True}}, Idempotency_Key="one")
     assert (first.body, again.headers["Idempotent-Replayed"]) == (again.body, "true")
+
+
+def test_an_answer_of_a_deletion_by_force_is_not_repeated_to_who_may_only_evict(scene: Scene) -> None:
+    make_actors()
+    olga, account = Api(Actor.OPERATOR.token), User.objects.get(username=Actor.OPERATOR.account)
+    body = {"pods": [{"name": "nobody"}], "force": True}
+    first = olga.post("pods/delete/", body, Idempotency_Key="one")
+    again = olga.post("pods/delete/", body, Idempotency_Key="one")
+    assert (first.status, first.body, again.headers["Idempotent-Replayed"]) == (200, again.body, "true")
+    lesser = Group.objects.create(name="evicting")
+    lesser.permissions.set(Permission.objects.filter(codename__in=("view_workload", "delete_outdated_pods")))
+    account.groups.set([lesser])
+    refused = olga.post("pods/delete/", body, Idempotency_Key="one")
+    assert (refused.status, "Idempotent-Replayed" in refused.headers) == (403, False)
+    assert "lacks the permission delete_any_pods" in refused.body["detail"]
+    assert olga.post("pods/delete/", {**body, "force": False}).status == 200
 
 
 BAD: list[tuple[Any, str]] = [

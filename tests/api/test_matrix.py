@@ -33,8 +33,10 @@ SPARE = "spare"
 EVERYBODY = frozenset(Actor) - {Actor.STRANGER}
 SEEING = EVERYBODY - {Actor.NOBODY}
 ADMINS = frozenset({Actor.ADMIN, Actor.ADMIN_READING, Actor.ADMIN_FROZEN})
-PRIVILEGED = frozenset({Actor.OPERATOR_PRIVILEGED, Actor.ADMIN})
-OPERATORS = PRIVILEGED | {Actor.OPERATOR, Actor.OPERATOR_SCOPED}
+OPERATORS = frozenset({Actor.OPERATOR_PRIVILEGED, Actor.ADMIN, Actor.OPERATOR, Actor.OPERATOR_SCOPED})
+APPLYING = OPERATORS | {Actor.ADMIN_APPLYING, Actor.ADMIN_APPLYING_PRIVILEGED}
+PRIVILEGED = frozenset({Actor.OPERATOR_PRIVILEGED, Actor.ADMIN, Actor.ADMIN_APPLYING_PRIVILEGED})
+NARROW = frozenset({Actor.ADMIN_READING, Actor.ADMIN_SCALING, Actor.ADMIN_APPLYING, Actor.ADMIN_APPLYING_PRIVILEGED})
 
 
 class Needs(Enum):
@@ -43,11 +45,12 @@ class Needs(Enum):
     ACCOUNT = EVERYBODY
     SIGHT = SEEING
     GRANT = OPERATORS  # a command to a workload
+    APPLY = APPLYING
     SCALE = OPERATORS | {Actor.ADMIN_SCALING}
     ADMIN = frozenset({Actor.ADMIN})  # a command that only admins have
     ADMIN_SIGHT = ADMINS  # one that changes nothing
-    OWN_TOKEN = EVERYBODY - {Actor.ADMIN_READING, Actor.ADMIN_SCALING}
-    NEW_TOKEN = SEEING - {Actor.ADMIN_READING, Actor.ADMIN_SCALING}
+    OWN_TOKEN = EVERYBODY - NARROW
+    NEW_TOKEN = SEEING - NARROW
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,7 +204,7 @@ ROWS = [
     Row("GET", "me/", Needs.ACCOUNT),
     Row("GET", "tokens/", Needs.ACCOUNT),
     # What is commanded.
-    Row("POST", f"{WORKLOAD}apply/", Needs.GRANT, 200, Command.APPLY_WORKLOAD, _manifest),
+    Row("POST", f"{WORKLOAD}apply/", Needs.APPLY, 200, Command.APPLY_WORKLOAD, _manifest),
     Row("POST", f"{WORKLOAD}images/", Needs.GRANT, 200, Command.SET_IMAGES, _images),
     Row("POST", f"{WORKLOAD}scale/", Needs.SCALE, 200, Command.SCALE_WORKLOAD, _scale),
     Row("PATCH", f"{WORKLOAD}strategy/", Needs.GRANT, 200, Command.EDIT_STRATEGY, _strategy),
@@ -285,15 +288,19 @@ def test_those_who_may_are_let_and_all_others_refused(row: Row, actors: Scene) -
 
 
 def test_privileged_pods_are_for_those_who_may_apply_them(actors: Scene) -> None:
-    row = Row("POST", f"{WORKLOAD}apply/?dry_run=true", Needs.GRANT, 200, Command.APPLY_WORKLOAD, _privileged)
+    row = Row("POST", f"{WORKLOAD}apply/?dry_run=true", Needs.APPLY, 200, Command.APPLY_WORKLOAD, _privileged)
     before = _state(actors)
-    for actor in sorted(OPERATORS):
+    for actor in sorted(APPLYING):
         answer = send(actor, _request(row, actor, actors))
         if actor in PRIVILEGED:
             assert answer.status_code == 200, f"{actor}: {_words(answer)}"
             continue
         assert answer.status_code == 422, f"{actor}: {_words(answer)}"
-        (error,) = json.loads(answer.content)["findings"]
+        *others, error = json.loads(answer.content)["findings"]
+        is_of_token = actor is Actor.ADMIN_APPLYING
+        assert ["the scope of this token lacks apply_privileged" in one["message"] for one in others] == [
+            True
+        ] * is_of_token
         assert error["field"] == "spec.template.cliques[0].spec.podSpec.containers[0].securityContext.privileged"
         assert "level baseline" in error["message"]
     assert _state(actors) == before

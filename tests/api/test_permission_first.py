@@ -4,13 +4,14 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.contrib.auth.models import Permission
 from django.test import Client
 from django.utils import timezone
 
 from rollouts.manifests import strict_yaml
-from rollouts.models import ApiToken, AuditEntry, User
+from rollouts.models import ApiToken, AuditEntry, NamespaceGrant, User
 from tests.api.actors import Actor, Request, make_actors, send
-from tests.api.scene import CLUSTER, NAMESPACE
+from tests.api.scene import CLUSTER, ELSEWHERE, NAMESPACE
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
 
@@ -78,6 +79,34 @@ def test_an_answer_that_was_kept_is_not_given_again_to_who_may_no_more(parsed: l
     assert [create(), create()] == [201, 201]
     User.objects.get(username=Actor.ADMIN.account).groups.clear()
     assert create() == 403
+
+
+def test_nor_to_who_may_still_give_the_command_elsewhere_only(parsed: list[bytes]) -> None:
+    """A grant for another namespace lets the request in, so only the replay itself can refuse it."""
+    user = User.objects.get(username=Actor.OPERATOR.account)
+    user.user_permissions.add(Permission.objects.get(codename="create_override"))
+    NamespaceGrant.objects.create(user=user, cluster=CLUSTER, namespace=ELSEWHERE)
+    grant = NamespaceGrant.objects.get(user=user, namespace=NAMESPACE)
+    override = {
+        "cluster": CLUSTER,
+        "namespace": NAMESPACE,
+        "strategy": {"type": "RollingRecreate"},
+        "reason": "The night before the release.",
+        "expires_at": (timezone.now() + timedelta(days=1)).isoformat(),
+    }
+    headers = {"Authorization": f"Bearer {Actor.OPERATOR.token}", "Idempotency-Key": "once"}
+
+    def create() -> tuple[int, bool]:
+        answer = Client().post("/api/v1/overrides/", override, "application/json", headers=headers)
+        return answer.status_code, "Idempotent-Replayed" in answer
+
+    assert [create(), create()] == [(201, False), (201, True)]
+    grant.delete()
+    assert create() == (403, False)
+    entry = AuditEntry.objects.latest("id")
+    assert (entry.result, entry.command, entry.namespace) == ("Refused", "create_override", NAMESPACE)
+    grant.save()
+    assert create() == (201, True)
 
 
 def test_a_token_for_one_namespace_may_put_overrides_in_force_there(parsed: list[bytes]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 LOCK_FILES = sorted(ROOT.glob("requirements*.txt"))
-PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[\w,-]+\])?==\S+")
+PIN = re.compile(r"(?P<name>[A-Za-z0-9][\w.-]*)(?:\[[\w,-]+\])?==(?P<version>\S+)")
 HASH = re.compile(r"    --hash=sha256:[0-9a-f]{64}(?: \\)?")
 
 
@@ -53,7 +53,43 @@ def test_a_pin_without_a_hash_is_found(line: str, tmp_path: Path) -> None:
     assert faults(path) == [line.partition("\n")[0]]
 
 
-def test_the_makefile_installs_nothing_without_hashes() -> None:
-    installs = [line for line in (ROOT / "Makefile").read_text().splitlines() if "pip install" in line]
-    assert installs
-    assert [line for line in installs if "--require-hashes -r requirements" not in line] == []
+# What could install packages of Python: what a machine runs, by what the paths look like.
+SCRIPTS = ("Makefile", "*.mk", "*.sh", ".ci/*", ".github/**/*", "**/*Dockerfile*", "**/*Containerfile*")
+INSTALL = re.compile(
+    r"\b(?:pip[0-9.]*|pipx|uv|easy_install|poetry|conda|pdm)\b(?!\S*/)[^|&;#]*?\b(?:install|sync|add|run|inject)\b.*"
+)
+
+
+def installs(text: str) -> list[str]:
+    """Return the commands of a script that install packages; lines that go on are one."""
+    lines = text.replace("\\\n", " ").splitlines()
+    return [found[0] for line in lines if not line.lstrip().startswith("#") and (found := INSTALL.search(line))]
+
+
+def unhashed(text: str) -> list[str]:
+    """Return those that do not demand a hash for each package."""
+    return [command for command in installs(text) if "--require-hashes -r requirements" not in command]
+
+
+def test_no_script_installs_anything_without_hashes() -> None:
+    paths = {path for pattern in SCRIPTS for path in ROOT.glob(pattern) if path.is_file() and ".venv" not in path.parts}
+    assert {ROOT / "Makefile", ROOT / ".ci" / "run"} <= paths
+    assert len(installs((ROOT / "Makefile").read_text())) == 4
+    assert {str(path): found for path in paths if (found := unhashed(path.read_text(errors="replace")))} == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "pip install uvicorn",
+        "RUN python3 -m pip install --no-cache-dir \\\n  -r requirements.txt",
+        ".venv/bin/pip3 install -r requirements.txt",
+        "uv pip install -r requirements.txt",
+        "uv sync --frozen",
+        "pipx run cyclonedx-py",
+    ],
+)
+def test_an_installation_without_hashes_is_found(line: str) -> None:
+    harmless = "# pip install x\napt-get install -y python3-pip\nuv pip compile -q a.in -o a.txt\npip check\n"
+    good = "pip install --quiet --require-hashes -r requirements.txt\n"
+    assert len(unhashed(f"{harmless}{good}{line}\n")) == 1

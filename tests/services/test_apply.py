@@ -14,7 +14,9 @@ from rollouts.cluster import NotFound, Obj
 from rollouts.cluster.resources import PODCLIQUESETS
 from rollouts.engine.manifest.edits import ImageEdit
 from rollouts.engine.manifest.findings import FindingCode
-from rollouts.manifests.masking import MARK, make_workload_reader, mask_manifest
+from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
+from rollouts.engine.model.hashing import compute_generation_hash
+from rollouts.manifests.masking import HIDDEN, MARK, make_workload_reader, mask_manifest
 from rollouts.models import AuditEntry
 from rollouts.services import apply
 from rollouts.services.apply import workload_apply
@@ -105,6 +107,59 @@ def test_a_dry_run_of_something_new_creates_nothing(stage: Stage, caller: Caller
     assert changed.is_new
     with pytest.raises(NotFound):
         stored(stage)
+
+
+# Annotations in which tools keep a copy of a manifest: nobody is shown what they hold.
+COPIES: Final = ("example.com/applied", "example.com/last-applied", "kubectl.kubernetes.io/last-applied-configuration")
+ANNOTATIONS: Final = {
+    "metadata.annotations": "metadata.annotations",
+    "spec.template.cliques.0.annotations": "spec.template.cliques[0].annotations",
+}
+
+
+@pytest.mark.parametrize("key", COPIES)
+@pytest.mark.parametrize("where", ANNOTATIONS)
+def test_an_annotation_that_nobody_is_shown_is_a_change_like_any_other(
+    stage: Stage, caller: Caller, place: WorkloadRef, where: str, key: str
+) -> None:
+    hashes = []
+    for text in ("a", "b", "c"):
+        annotations = {where: {"example.com/owner": "ana", key: f"{{{text}: s3cret-of-ours}}"}}
+        changed = workload_apply(caller, place, manifest({"metadata.name": "fresh", **annotations}))
+        hashes.append(generation_hash(stored(stage)))
+    field = f"{ANNOTATIONS[where]}[{key}]"
+    (change,) = changed.changes
+    assert (change.field, change.before != change.after) == (field, True)
+    assert len({*hashes}) == (1 if where == "metadata.annotations" else 3)
+    before, after = AuditEntry.objects.order_by("id").values_list("before__fields", "after__fields")[5]
+    assert (before, after) == ({field: HIDDEN}, {field: HIDDEN})
+    shown = changed.manifest["metadata"], changed.manifest["spec"]["template"]["cliques"][0]
+    assert all(key not in (one.get("annotations") or {}) for one in shown)
+    assert "s3cret" not in str([changed, *AuditEntry.objects.values_list("before", "after")])
+
+
+def generation_hash(obj: Obj) -> str:
+    """Return the hash whose change updates every pod."""
+    workload = parse_workload(obj)
+    assert not isinstance(workload, ParseFailure)
+    return compute_generation_hash(workload)
+
+
+def test_no_padding_hides_in_the_audit_what_was_changed(
+    stage: Stage, caller: Caller, place: WorkloadRef, applied: Obj
+) -> None:
+    padding: dict[str, Any] = {
+        "spec.template.cliques.0.spec.podSpec.containers.0.args": ["x" * 300_000],
+        "metadata.annotations": {f"example.com/{number}": "x" for number in range(1000)},
+    }
+    workload_apply(caller, place, manifest({"metadata.name": "fresh", IMAGE: "app:v9", **padding}))
+    done = AuditEntry.objects.latest("id")
+    assert done.after is not None
+    assert done.after["version"]
+    after, container = done.after["fields"], "spec.template.cliques[0].spec.podSpec.containers[0]"
+    assert after[f"{container}.image"] == "app:v9"
+    assert after[f"{container}.args"] == ["omitted: 300002 bytes"]
+    assert after["metadata.annotations"] == "omitted: 1000 fields"
 
 
 # ---- what was hidden

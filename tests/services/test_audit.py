@@ -9,7 +9,8 @@ from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import ClusterUnavailable, PermissionDenied, ValidationFailed
 from rollouts.models import AuditEntry, User
 from rollouts.models.audit import AppendOnlyError
-from rollouts.services.audit import MAX_VALUE_BYTES, NOTHING_TO_CHANGE, audited_command, recorded_permissions, require
+from rollouts.services.audit import NOTHING_TO_CHANGE, audited_command, recorded_permissions, require
+from rollouts.services.audit_values import MAX_VALUE_BYTES
 from tests.accounts.conftest import MakePerson, call_as
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
@@ -110,7 +111,7 @@ def test_a_process_that_ends_half_way_leaves_a_beginning_alone(make_person: Make
 @pytest.mark.parametrize(
     ("value", "kept"),
     [
-        ({"text": "x" * MAX_VALUE_BYTES}, {"omitted": f"{MAX_VALUE_BYTES + 11} bytes"}),
+        ({"text": "x" * MAX_VALUE_BYTES, "n": 1}, {"text": f"omitted: {MAX_VALUE_BYTES + 2} bytes", "n": 1}),
         (["a\0b", {"\0k": r"\u0000"}], ["ab", {"k": r"\u0000"}]),
         (None, None),
     ],

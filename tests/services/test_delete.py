@@ -76,6 +76,17 @@ def test_the_audit_keeps_the_manifest_without_what_may_be_secret(stage: Stage, c
     assert "s3cret" not in str(begun.before)
 
 
+def test_the_audit_keeps_the_images_of_a_large_manifest(stage: Stage, caller: Caller) -> None:
+    args = [{"op": "add", "path": "/spec/template/cliques/0/spec/podSpec/containers/0/args", "value": ["x" * 300_000]}]
+    stage.cluster.patch_json(PODCLIQUESETS, stage.name, args, namespace=stage.namespace)
+    image = stage.spec()["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]["image"]
+    workload_delete(caller, stage.place)
+    begun = AuditEntry.objects.earliest("id")
+    assert begun.before is not None
+    kept = begun.before["fields"]["spec.template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]
+    assert (kept["image"], kept["args"]) == (image, ["omitted: 300002 bytes"])
+
+
 def test_a_dry_run_says_what_goes_and_deletes_nothing(deployed: Stage, caller: Caller) -> None:
     before = deployed.stored()
     told = workload_delete(caller, deployed.place, dry_run=True)

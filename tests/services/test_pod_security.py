@@ -16,13 +16,15 @@ from rollouts.accounts.commands import WorkloadRef
 from rollouts.accounts.errors import ValidationFailed
 from rollouts.cluster import Obj
 from rollouts.engine.manifest.edits import ImageEdit
-from rollouts.engine.manifest.findings import FindingCode
+from rollouts.engine.manifest.findings import Finding, FindingCode
+from rollouts.engine.manifest.validation.pod_security import PodSecurityLevel, Violation
 from rollouts.models import AuditEntry, NamespaceGrant, NamespacePodSecurity, Revision, User
 from rollouts.services.apply import workload_apply
 from rollouts.services.audit import Caller
 from rollouts.services.changes import Apply, execute
 from rollouts.services.edit import EditResult
 from rollouts.services.simulation import workload_simulate
+from rollouts.services.workload_client import MAX_FINDINGS
 from rollouts.services.workloads import (
     edit_strategy,
     restart,
@@ -112,6 +114,26 @@ def test_nor_by_changing_a_workload_that_is_there(stage: Stage, olga: Caller) ->
         workload_apply(olga, stage.place, manifest(ROOT_ON_THE_NODE, "chat"), force=True)
     assert violations(refusal.value) == FIELDS
     assert stage.stored() == before
+
+
+def test_of_thousands_of_violations_only_those_are_made_that_are_shown(
+    stage: Stage, olga: Caller, place: WorkloadRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+    to_finding = Violation.to_finding
+
+    def count(self: Violation, level: PodSecurityLevel) -> Finding:
+        made.append(self)
+        return to_finding(self, level)
+
+    monkeypatch.setattr(Violation, "to_finding", count)
+    many = {f"{POD}.containers.0.securityContext.capabilities.add": ["SYS_ADMIN"] * 5000}
+    with pytest.raises(ValidationFailed) as refusal:
+        workload_apply(olga, place, manifest(many), dry_run=True)
+    assert len(made) == MAX_FINDINGS + 1
+    assert len(refusal.value.findings) == MAX_FINDINGS + 1
+    assert refusal.value.findings[-1].message == "more errors are left out; correct these first"
+    assert refusal.value.sentence.endswith("; and many more.")
 
 
 def test_an_administrator_may(stage: Stage, place: WorkloadRef) -> None:

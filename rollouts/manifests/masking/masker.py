@@ -8,7 +8,7 @@ whatever is nested deeper than MAX_DEPTH.
 import hmac
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
 from typing import Any, Final
 
@@ -56,11 +56,17 @@ class Reader:
     # The workload for which marks carry a digest, so that equal values have equal marks; empty: marks without digest.
     workload: str = ""
     sees_commands: bool = False  # and the literal values of harmless environment variables
+    # Copies of a manifest in annotations are hidden; without this they are left out. Whoever compares needs them.
+    sees_copies: bool = False
+
+    def with_copies(self) -> "Reader":
+        """Return this reader, who sees that there are copies of a manifest in annotations."""
+        return replace(self, sees_copies=True)
 
 
 PUBLIC_READER: Final = Reader()
 """Readers who may not apply manifests to the workload, and content that all readers share."""
-RECORD_READER: Final = Reader(sees_commands=True)
+RECORD_READER: Final = Reader(sees_commands=True, sees_copies=True)
 """For stored records and sentences: commands are visible, marks carry no digest."""
 
 
@@ -123,10 +129,10 @@ class Masker:
 
     def _mask_mapping(self, value: Mapping[Any, Any], name: str, field_path: FieldPath, depth: int) -> dict[Any, Any]:
         if name == "annotations":
-            kept = {key: member for key, member in value.items() if not str(key).endswith(_MANIFEST_COPY_SUFFIXES)}
             return {
                 key: self._mask_annotation(str(key), member, (field_path, str(key)), depth)
-                for key, member in kept.items()
+                for key, member in value.items()
+                if self.reader.sees_copies or not _holds_manifest(str(key))
             }
         if name in _LABELS:
             # Label values are too short for secrets, and readers need them to understand a workload.
@@ -159,6 +165,8 @@ class Masker:
         return self.mask_value(value, name, field_path, depth + 1)
 
     def _mask_annotation(self, name: str, value: Any, field_path: FieldPath, depth: int) -> Any:
+        if _holds_manifest(name):
+            return self.hide(value, field_path)
         if isinstance(value, str):
             if value.lstrip().startswith(("{", "[")) and _mentions_secret(value):
                 return self.hide(value, field_path)
@@ -270,6 +278,11 @@ def _is_value_of_option(option: str, argument: Any, *, is_client: bool) -> bool:
 def _cannot_be_secret(value: Any) -> bool:
     """Whether a value is null or a boolean, which cannot be a secret."""
     return value is None or isinstance(value, bool)
+
+
+def _holds_manifest(annotation: str) -> bool:
+    """Whether tools keep a copy of a manifest in an annotation."""
+    return annotation.endswith(_MANIFEST_COPY_SUFFIXES)
 
 
 def _mentions_secret(text: str) -> bool:

@@ -17,7 +17,7 @@ from django.views.decorators.http import require_http_methods
 
 from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import CommandRefused, InvalidState, ValidationFailed, VersionConflict
-from rollouts.accounts.permissions import Refusal, RefusalReason
+from rollouts.accounts.permissions import Refusal, RefusalReason, grants_of
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.manifests.strict_yaml import MAX_BODY_BYTES, UnreadableDocument, find_lines, parse_yaml
 from rollouts.runtime.connections import configured_cluster_names
@@ -191,9 +191,10 @@ class NewWorkloadForm(ApplyForm):
         return ""
 
     def _find_refusal(self, request: HttpRequest, place: WorkloadRef) -> Refusal | None:
-        """Return why the user may create no workload at all; the permission for a namespace is checked later."""
+        """Return why the user may create no workload anywhere; only the manifest names the namespace."""
         refusal = super()._find_refusal(request, place)
-        return None if refusal is None or refusal.reason is RefusalReason.GRANT_MISSING else refusal
+        is_elsewhere = refusal is not None and refusal.reason is RefusalReason.GRANT_MISSING and grants_of(request.user)
+        return None if is_elsewhere else refusal
 
     def _urls(self, context: FormContext, about: Mapping[str, Any]) -> dict[str, str]:
         return {

@@ -137,6 +137,19 @@ def test_a_difference_that_is_hidden_is_told_as_such(sign_in: SignIn) -> None:
     assert "They differ in values that your account may not see" in viewer.get(f"/{BASE}revisions/2/").content.decode()
 
 
+@pytest.mark.parametrize("who", ["viewer", "admin"])
+def test_an_annotation_that_is_left_out_elsewhere_is_part_of_a_diff(who: str, sign_in: SignIn) -> None:
+    reading = sign_in(who)
+    newest = models.Revision.objects.get(number=2)
+    newest.template["cliques"][0]["annotations"] = {"example.com/applied": SECRET}
+    newest.save()
+    diff = json.loads(reading.get(f"/api/v1/{BASE}revisions/2/diff/").content)
+    assert re.search(r"\+ *example.com/applied: ‹hidden", diff["text"])
+    assert SECRET not in diff["text"]
+    revision = reading.get(f"/api/v1/{BASE}revisions/2/").content.decode()
+    assert "example.com/applied" not in revision
+
+
 def test_reading_is_not_narrowed_by_an_installation_that_is_read_only(sign_in: SignIn, settings: Any) -> None:
     settings.ENVIRONMENT = replace(settings.ENVIRONMENT, observe=True, read_only=True)
     assert ARGUMENT in sign_in("operator of default").get(f"/api/v1/{BASE}manifest/").content.decode()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from rollouts.engine.manifest.findings import FindingCode
-from rollouts.engine.manifest.validation import validate_create, validate_update
+from rollouts.engine.manifest.validation import pod_security, validate_create, validate_update
 from rollouts.engine.manifest.validation.pod_security import (
     CONTAINERS,
     PodSecurityLevel,
@@ -163,7 +163,7 @@ RESTRICTED_CONTROLS: dict[str, tuple[Edits, str]] = {
 
 def fields(manifest: object, level: PodSecurityLevel) -> list[str]:
     """Return which fields of the first clique a level forbids."""
-    found = [one.finding for one in find_violations(manifest, level)]
+    found = [one.to_finding(level) for one in find_violations(manifest, level)]
     return [one.field for one in found if one.field.startswith("spec.template.cliques[0]")]
 
 
@@ -192,7 +192,7 @@ def test_restricted_forbids_more(control: str) -> None:
 @pytest.mark.parametrize("control", BASELINE_CONTROLS)
 def test_privileged_forbids_nothing(control: str) -> None:
     field, forbidden, _, _ = BASELINE_CONTROLS[control]
-    assert find_violations(small({field: forbidden}), PRIVILEGED) == ()
+    assert [*find_violations(small({field: forbidden}), PRIVILEGED)] == []
 
 
 @pytest.mark.parametrize("kind", CONTAINERS)
@@ -205,7 +205,7 @@ def test_containers_of_every_kind_are_looked_at(kind: str, level: PodSecurityLev
 
 @pytest.mark.parametrize("level", [BASELINE, RESTRICTED])
 def test_a_finding_names_field_and_level_and_the_way_out(level: PodSecurityLevel) -> None:
-    found = [one.finding for one in find_violations(small({f"{POD}.hostNetwork": True}), level)]
+    found = [one.to_finding(level) for one in find_violations(small({f"{POD}.hostNetwork": True}), level)]
     finding = next(one for one in found if one.field == f"{PATH_OF_POD}.hostNetwork")
     assert finding.code is FindingCode.POD_SECURITY
     assert f"the Pod Security level {level}" in finding.message
@@ -218,7 +218,7 @@ def test_a_text_in_place_of_a_flag_does_not_get_past() -> None:
 
 def test_every_clique_is_looked_at() -> None:
     manifest = small({"spec.template.cliques.2.spec.podSpec.hostPID": True})
-    assert [one.finding.field for one in find_violations(manifest, BASELINE)] == [
+    assert [one.field.path for one in find_violations(manifest, BASELINE)] == [
         "spec.template.cliques[2].spec.podSpec.hostPID"
     ]
 
@@ -245,7 +245,7 @@ def _set_of_cliques(count: int, *, is_privileged: bool) -> dict[str, Any]:
 
 
 def test_the_complete_set_is_baseline() -> None:
-    assert find_violations(complete(), BASELINE) == ()
+    assert [*find_violations(complete(), BASELINE)] == []
 
 
 def test_pods_in_a_user_namespace_may_be_root_inside() -> None:
@@ -282,7 +282,7 @@ SIDECAR: Final = {"name": "sidecar", "image": "example/sidecar:v1"}
 )
 def test_what_is_there_already_is_nothing_new(change: Edits) -> None:
     before = small({**PRIVILEGED_MAIN, **ROOT})
-    assert find_violations(before, BASELINE)
+    assert [*find_violations(before, BASELINE)]
     assert find_added_violations(before, edited(before, change), BASELINE) == ()
 
 
@@ -323,6 +323,21 @@ def test_a_workload_that_is_new_adds_all_of_it() -> None:
     assert len(find_added_violations({}, small({**PRIVILEGED_MAIN, **ROOT}), BASELINE)) == 2
 
 
+@pytest.mark.parametrize("level", [BASELINE, RESTRICTED])
+def test_the_search_ends_with_the_limit(level: PodSecurityLevel, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+    make_violation = pod_security._PodOrContainer.make_violation
+
+    def count(self: Any, *about: Any) -> pod_security.Violation:
+        made.append(about)
+        return make_violation(self, *about)
+
+    monkeypatch.setattr(pod_security._PodOrContainer, "make_violation", count)
+    manifest = small({f"{MAIN}.securityContext.capabilities.add": ["SYS_ADMIN"] * 5000})
+    assert len(find_added_violations({}, manifest, level, limit=51)) == 51
+    assert len(made) == 51
+
+
 # ---- whatever is given
 
 
@@ -335,6 +350,6 @@ def test_nothing_is_raised_for_damaged_sets(manifest: Any) -> None:
 @given(JSON)
 def test_nothing_is_raised_for_anything_below_a_pod(value: Any) -> None:
     for field in ("securityContext", "volumes", "ephemeralContainers", "os", "hostUsers"):
-        find_violations(small({f"{POD}.{field}": value}), RESTRICTED)
+        [*find_violations(small({f"{POD}.{field}": value}), RESTRICTED)]
     for field in ("securityContext", "ports", "livenessProbe", "lifecycle"):
-        find_violations(small({f"{MAIN}.{field}": value}), RESTRICTED)
+        [*find_violations(small({f"{MAIN}.{field}": value}), RESTRICTED)]

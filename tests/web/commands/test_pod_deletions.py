@@ -11,7 +11,8 @@ from rollouts.cluster import ClusterClient
 from rollouts.engine.model.observed import Pod
 from rollouts.models import AuditEntry
 from rollouts.services import pods as pods_service
-from rollouts.services.audit import MAX_VALUE_BYTES, Caller
+from rollouts.services.audit import Caller
+from rollouts.services.audit_values import MAX_VALUE_BYTES
 from rollouts.services.deletion import DeletionResult, PodOutcome, PodRef, render_audit_outcomes
 from rollouts.services.pods import pods_delete
 from tests.controller.interruptions import Killed

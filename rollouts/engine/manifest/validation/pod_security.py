@@ -10,10 +10,12 @@ another image or another position in the list, and is a new one in another conta
 invariant: these functions never raise.
 """
 
+import itertools
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import lru_cache
 from typing import Any, Final
 
 from rollouts.engine.manifest.findings import Finding, FindingCode, ValidationReport
@@ -68,24 +70,38 @@ _SECCOMP_ANNOTATIONS: Final = (
 class Violation:
     """A field of a set that a level forbids."""
 
-    finding: Finding
+    field: FieldValue
     key: tuple[str, ...]  # identifies it, whatever its position in a list
+    requirement: str  # the sentence that says how to fix it
+
+    def to_finding(self, level: PodSecurityLevel) -> Finding:
+        """Return this as a finding about a level."""
+        sentence = f"the Pod Security level {level} applies here: {self.requirement}"
+        return self.field.make_finding(FindingCode.POD_SECURITY, sentence)
 
 
-def find_violations(manifest: object, level: PodSecurityLevel) -> tuple[Violation, ...]:
-    """Return the violations of a level in the pods of a set."""
+def find_violations(manifest: object, level: PodSecurityLevel) -> Iterator[Violation]:
+    """Yield the violations of a level in the pods of a set."""
     if level is PodSecurityLevel.PRIVILEGED:
-        return ()
+        return
     controls = _BASELINE if level is PodSecurityLevel.BASELINE else _RESTRICTED
     pcs = SetManifest(parse_set(manifest)[0])
-    pods = [_Pod.of(clique) for clique in pcs.cliques]
-    return tuple(one.to_violation(level) for pod in pods for control in controls for one in control(pod))
+    for clique in pcs.cliques:
+        pod = _Pod.of(clique)
+        for control in controls:
+            yield from control(pod)
 
 
-def find_added_violations(before: object, after: object, level: PodSecurityLevel) -> tuple[Finding, ...]:
-    """Return the violations of a level that a change adds to a set."""
+def find_added_violations(
+    before: object, after: object, level: PodSecurityLevel, limit: int | None = None
+) -> tuple[Finding, ...]:
+    """Return the violations of a level that a change adds to a set, at most `limit`; a short list may stand for many.
+
+    A manifest of one megabyte can have a hundred thousand violations, so the search ends with the limit.
+    """
     known = {one.key for one in find_violations(before, level)}
-    return ValidationReport.of(one.finding for one in find_violations(after, level) if one.key not in known).errors
+    added = (one for one in find_violations(after, level) if one.key not in known)
+    return ValidationReport.of(one.to_finding(level) for one in itertools.islice(added, limit)).errors
 
 
 # ---- what the controls read
@@ -103,9 +119,9 @@ class _PodOrContainer:
         """The security context."""
         return self.fields["securityContext"]
 
-    def make_violation(self, at: FieldValue, field: str, allowed: str, value: Any = None) -> "_FieldViolation":
+    def make_violation(self, at: FieldValue, field: str, allowed: str, value: Any = None) -> Violation:
         """Return a violation at a field; the value distinguishes violations of the same field."""
-        return _FieldViolation(
+        return Violation(
             at, (*self.names, field, json.dumps(at.value if value is None else value, sort_keys=True)), allowed
         )
 
@@ -144,21 +160,7 @@ class _Pod(_PodOrContainer):
         return self.fields["hostUsers"].value is False
 
 
-@dataclass(frozen=True, slots=True)
-class _FieldViolation:
-    """A field that violates a control."""
-
-    field: FieldValue
-    key: tuple[str, ...]
-    requirement: str  # the sentence that says how to fix it
-
-    def to_violation(self, level: PodSecurityLevel) -> Violation:
-        """Return this as a violation of a level."""
-        sentence = f"the Pod Security level {level} applies here: {self.requirement}"
-        return Violation(self.field.make_finding(FindingCode.POD_SECURITY, sentence), self.key)
-
-
-_Control = Callable[[_Pod], Iterator[_FieldViolation]]
+_Control = Callable[[_Pod], Iterator[Violation]]
 
 
 def _is_enabled(flag: FieldValue) -> bool:
@@ -166,48 +168,53 @@ def _is_enabled(flag: FieldValue) -> bool:
     return flag.value is not None and flag.value is not False
 
 
+@lru_cache
+def _list_names(names: frozenset[str]) -> str:
+    return ", ".join(sorted(names))
+
+
 # ---- baseline
 
 
-def _host_namespaces(pod: _Pod) -> Iterator[_FieldViolation]:
+def _host_namespaces(pod: _Pod) -> Iterator[Violation]:
     for name in _HOST_NAMESPACES:
         if _is_enabled(pod.fields[name]):
             yield pod.make_violation(pod.fields[name], name, f"{name} may not be true; remove it")
 
 
-def _host_process(pod: _Pod) -> Iterator[_FieldViolation]:
+def _host_process(pod: _Pod) -> Iterator[Violation]:
     for part in pod.subjects:
         flag = part.context["windowsOptions"]["hostProcess"]
         if _is_enabled(flag):
             yield part.make_violation(flag, "hostProcess", "hostProcess may not be true; remove it")
 
 
-def _privileged(pod: _Pod) -> Iterator[_FieldViolation]:
+def _privileged(pod: _Pod) -> Iterator[Violation]:
     for part in pod.containers:
         if _is_enabled(part.context["privileged"]):
             yield part.make_violation(part.context["privileged"], "privileged", "privileged may not be true; remove it")
 
 
-def _capabilities_baseline(pod: _Pod) -> Iterator[_FieldViolation]:
+def _capabilities_baseline(pod: _Pod) -> Iterator[Violation]:
     yield from _added_capabilities(pod, _CAPABILITIES)
 
 
-def _added_capabilities(pod: _Pod, allowed: frozenset[str]) -> Iterator[_FieldViolation]:
+def _added_capabilities(pod: _Pod, allowed: frozenset[str]) -> Iterator[Violation]:
+    sentence = f"only these capabilities may be added: {_list_names(allowed)}; remove the others"
     for part in pod.containers:
         for capability in part.context["capabilities"]["add"]:
             if not isinstance(capability.value, str) or capability.value not in allowed:
-                sentence = f"only these capabilities may be added: {', '.join(sorted(allowed))}; remove the others"
                 yield part.make_violation(capability, "capabilities.add", sentence)
 
 
-def _host_paths(pod: _Pod) -> Iterator[_FieldViolation]:
+def _host_paths(pod: _Pod) -> Iterator[Violation]:
     for volume in pod.fields["volumes"]:
         if volume["hostPath"].value is not None:
             sentence = "a volume may not be a hostPath; use another kind of volume"
             yield pod.make_violation(volume["hostPath"], f"volumes.{volume['name'].value}.hostPath", sentence)
 
 
-def _host_ports(pod: _Pod) -> Iterator[_FieldViolation]:
+def _host_ports(pod: _Pod) -> Iterator[Violation]:
     for part in pod.containers:
         for port in part.fields["ports"]:
             if port["hostPort"].value not in (None, 0):
@@ -215,7 +222,7 @@ def _host_ports(pod: _Pod) -> Iterator[_FieldViolation]:
                 yield part.make_violation(port["hostPort"], "hostPort", sentence)
 
 
-def _host_probes(pod: _Pod) -> Iterator[_FieldViolation]:
+def _host_probes(pod: _Pod) -> Iterator[Violation]:
     for part in pod.containers:
         container, lifecycle = part.fields, part.fields["lifecycle"]
         probes = [container[name] for name in ("livenessProbe", "readinessProbe", "startupProbe")]
@@ -226,7 +233,7 @@ def _host_probes(pod: _Pod) -> Iterator[_FieldViolation]:
                     yield part.make_violation(host, handler.path.rpartition(".")[2], sentence)
 
 
-def _apparmor(pod: _Pod) -> Iterator[_FieldViolation]:
+def _apparmor(pod: _Pod) -> Iterator[Violation]:
     for part in pod.subjects:
         yield from _profile(part, "appArmorProfile")
     for name, value in (pod.annotations.value or {}).items():
@@ -239,7 +246,7 @@ def _apparmor(pod: _Pod) -> Iterator[_FieldViolation]:
             yield pod.make_violation(pod.annotations, name, sentence, value)
 
 
-def _selinux(pod: _Pod) -> Iterator[_FieldViolation]:
+def _selinux(pod: _Pod) -> Iterator[Violation]:
     for part in pod.subjects:
         options = part.context["seLinuxOptions"]
         if options["type"].value not in (None, "", *_SELINUX_TYPES):
@@ -251,19 +258,19 @@ def _selinux(pod: _Pod) -> Iterator[_FieldViolation]:
                 yield part.make_violation(options[name], f"seLinuxOptions.{name}", sentence)
 
 
-def _proc_mount_baseline(pod: _Pod) -> Iterator[_FieldViolation]:
+def _proc_mount_baseline(pod: _Pod) -> Iterator[Violation]:
     if not pod.is_in_user_namespace:
         yield from _proc_mount_restricted(pod)
 
 
-def _proc_mount_restricted(pod: _Pod) -> Iterator[_FieldViolation]:
+def _proc_mount_restricted(pod: _Pod) -> Iterator[Violation]:
     for part in pod.containers:
         mount = part.context["procMount"]
         if mount.value not in (None, "Default"):
             yield part.make_violation(mount, "procMount", "procMount must be Default, or be left out")
 
 
-def _seccomp_baseline(pod: _Pod) -> Iterator[_FieldViolation]:
+def _seccomp_baseline(pod: _Pod) -> Iterator[Violation]:
     for part in pod.subjects:
         yield from _profile(part, "seccompProfile")
     for name, value in (pod.annotations.value or {}).items():
@@ -272,14 +279,14 @@ def _seccomp_baseline(pod: _Pod) -> Iterator[_FieldViolation]:
             yield pod.make_violation(pod.annotations, name, f"{name} must be runtime/default; remove it", value)
 
 
-def _profile(part: _PodOrContainer, name: str) -> Iterator[_FieldViolation]:
+def _profile(part: _PodOrContainer, name: str) -> Iterator[Violation]:
     profile = part.context[name]
     if profile.value is not None and profile["type"].value not in _PROFILES:
         sentence = f"the type of {name} must be RuntimeDefault or Localhost; correct it, or leave {name} out"
         yield part.make_violation(profile["type"], name, sentence)
 
 
-def _sysctls(pod: _Pod) -> Iterator[_FieldViolation]:
+def _sysctls(pod: _Pod) -> Iterator[Violation]:
     for sysctl in pod.context["sysctls"]:
         name = sysctl["name"].value
         if not isinstance(name, str) or name not in _SYSCTLS:
@@ -290,17 +297,17 @@ def _sysctls(pod: _Pod) -> Iterator[_FieldViolation]:
 # ---- restricted
 
 
-def _volumes_restricted(pod: _Pod) -> Iterator[_FieldViolation]:
+def _volumes_restricted(pod: _Pod) -> Iterator[Violation]:
+    sentence = f"a volume must be one of {_list_names(_VOLUMES)}; use one of these"
     for volume in pod.fields["volumes"]:
         fields = volume.value if isinstance(volume.value, dict) else {}
         for kind in fields:
             # A volume of no kind is an emptyDir.
             if kind not in ("name", *_VOLUMES) and volume[kind].value is not None:
-                sentence = f"a volume must be one of {', '.join(sorted(_VOLUMES))}; use one of these"
                 yield pod.make_violation(volume[kind], f"volumes.{volume['name'].value}.{kind}", sentence)
 
 
-def _allow_privilege_escalation(pod: _Pod) -> Iterator[_FieldViolation]:
+def _allow_privilege_escalation(pod: _Pod) -> Iterator[Violation]:
     for part in () if pod.is_windows else pod.containers:
         flag = part.context["allowPrivilegeEscalation"]
         if flag.value is not False:
@@ -308,7 +315,7 @@ def _allow_privilege_escalation(pod: _Pod) -> Iterator[_FieldViolation]:
             yield part.make_violation(flag, "allowPrivilegeEscalation", sentence)
 
 
-def _run_as_non_root(pod: _Pod) -> Iterator[_FieldViolation]:
+def _run_as_non_root(pod: _Pod) -> Iterator[Violation]:
     if pod.is_in_user_namespace:
         return
     sentence = "runAsNonRoot must be true, for the pod or for each container; set it"
@@ -321,14 +328,14 @@ def _run_as_non_root(pod: _Pod) -> Iterator[_FieldViolation]:
             yield part.make_violation(flag, "runAsNonRoot", sentence)
 
 
-def _run_as_user(pod: _Pod) -> Iterator[_FieldViolation]:
+def _run_as_user(pod: _Pod) -> Iterator[Violation]:
     for part in () if pod.is_in_user_namespace else pod.subjects:
         user = part.context["runAsUser"]
         if user.value is not None and user.value == 0:
             yield part.make_violation(user, "runAsUser", "runAsUser may not be 0; set another, or remove it")
 
 
-def _seccomp_restricted(pod: _Pod) -> Iterator[_FieldViolation]:
+def _seccomp_restricted(pod: _Pod) -> Iterator[Violation]:
     yield from _seccomp_baseline(pod)
     if pod.is_windows or pod.context["seccompProfile"]["type"].value in _PROFILES:
         return
@@ -339,7 +346,7 @@ def _seccomp_restricted(pod: _Pod) -> Iterator[_FieldViolation]:
             yield part.make_violation(profile, "seccompProfile", f"{sentence}; set it")
 
 
-def _capabilities_restricted(pod: _Pod) -> Iterator[_FieldViolation]:
+def _capabilities_restricted(pod: _Pod) -> Iterator[Violation]:
     if pod.is_windows:
         return
     for part in pod.containers:
