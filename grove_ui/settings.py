@@ -231,8 +231,10 @@ def _database() -> dict[str, Any]:
             "DATABASE_URL cannot be read; set it to postgresql://user:password@host:port/name"
         ) from error
     if parsed["ENGINE"] == "django.db.backends.postgresql":
-        # Each thread keeps a connection while it works: enough for the threads of a web process or a watcher.
-        pool = {"timeout": 5, "min_size": 1, "max_size": 20}
+        # Each thread keeps a connection while it works: enough for the threads of a web process or a watcher. An
+        # attempt to reconnect gives up before a caller does, so that the next caller starts another at once: with the
+        # default, pauses between attempts double for five minutes, and a database that is back is not used for minutes.
+        pool = {"timeout": 5, "min_size": 1, "max_size": 20, "reconnect_timeout": 3}
         parsed["OPTIONS"] = {**parsed.get("OPTIONS", {}), "pool": pool}
     return parsed
 
