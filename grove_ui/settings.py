@@ -1,6 +1,5 @@
 """The Django settings, derived from the environment variables in `grove_ui.environment`."""
 
-import logging
 import os
 import tomllib
 from pathlib import Path
@@ -102,7 +101,6 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
 ]
 MIDDLEWARE = [
-    "rollouts.web.health.health_middleware",
     "rollouts.web.request_id.request_middleware",
     "rollouts.api.problems.problem_middleware",
     "rollouts.web.metrics.metrics_middleware",
@@ -300,26 +298,16 @@ READINESS_CACHE_SECONDS = 1.0
 
 # --- Log --------------------------------------------------------------------------------------------------------------
 
-
-def _is_no_probe(record: logging.LogRecord) -> bool:
-    """A /readyz that says no is an answer, not an error of ours: it would be in the log with every probe."""
-    request = getattr(record, "request", None)
-    return getattr(request, "path", None) != "/readyz"
-
-
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {
-        "no_probes": {"()": "django.utils.log.CallbackFilter", "callback": _is_no_probe},
         "bounded": {"()": "rollouts.telemetry.log_limits.BoundedFilter"},
     },
     "formatters": {
         "line": {"()": "rollouts.telemetry.log_limits.Formatter", "format": "%(levelname)-7s %(name)s: %(message)s"}
     },
-    "handlers": {
-        "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["no_probes", "bounded"]}
-    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["bounded"]}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
     "loggers": {
         # At INFO these log one line a second, for the sweep.
