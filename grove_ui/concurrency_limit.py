@@ -1,10 +1,11 @@
 """Limits how many requests Django processes at the same time; the others wait in the order of their arrival.
 
-Before it: `request_limits` has read the body. After it: Django uses a thread for each request, and for most of them a
-connection to the database, so a thousand concurrent requests would use a thousand of both.
+Before it: `request_limits` has read the body, and `probes` and `static_responses` answer what needs no Django. After
+it: Django uses a thread for each request, and for most of them a connection to the database, so a thousand concurrent
+requests would use a thousand of both.
 
 A request whose client disconnects leaves the line. A request gives its slot back when its response starts: from then on
-the client sets the pace, and a stream may stay open for days. Probes need no slot.
+the client sets the pace, and a stream may stay open for days.
 
 The invariant: Django processes at most MAX_CONCURRENT_REQUESTS requests at a time, however many arrive (docs/adr/0029).
 """
@@ -12,7 +13,7 @@ The invariant: Django processes at most MAX_CONCURRENT_REQUESTS requests at a ti
 import asyncio
 from typing import Final
 
-from grove_ui.request_limits import PROBES, Application, Message, Receive, Scope, Send, replay
+from grove_ui.request_limits import Application, Message, Receive, Scope, Send, replay
 
 # More than the pages of many people request at the same moment, with room for commands that wait for a cluster.
 MAX_CONCURRENT_REQUESTS: Final = 32
@@ -27,9 +28,6 @@ class ConcurrencyLimit:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Pass a request on as soon as a slot is free."""
-        if scope["path"] in PROBES:
-            await self._app(scope, receive, send)
-            return
         if self._slots.locked():
             body = await receive()  # one message, as `request_limits` has read the whole body
             if not await self._acquire_slot(receive):

@@ -33,7 +33,9 @@ Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-PROBES: Final = ("/healthz", "/readyz")
+HEALTHZ: Final = "/healthz"
+READYZ: Final = "/readyz"
+PROBES: Final = (HEALTHZ, READYZ)
 # The ASGI extension by which a server declares that it limits headers, times and connections.
 BOUNDED_EXTENSION: Final = "grove-ui.bounded"
 # For requests that need no body.

@@ -1,6 +1,5 @@
 """The Django settings, derived from the environment variables in `grove_ui.environment`."""
 
-import logging
 import os
 import tomllib
 from pathlib import Path
@@ -103,7 +102,6 @@ INSTALLED_APPS = [
 ]
 MIDDLEWARE = [
     "rollouts.web.debug_guard.debug_middleware",
-    "rollouts.web.health.health_middleware",
     "rollouts.web.request_id.request_middleware",
     "rollouts.api.problems.problem_middleware",
     "rollouts.web.metrics.metrics_middleware",
@@ -232,8 +230,10 @@ def _database() -> dict[str, Any]:
             "DATABASE_URL cannot be read; set it to postgresql://user:password@host:port/name"
         ) from error
     if parsed["ENGINE"] == "django.db.backends.postgresql":
-        # Each thread keeps a connection while it works: enough for the threads of a web process or a watcher.
-        pool = {"timeout": 5, "min_size": 1, "max_size": 20}
+        # Each thread keeps a connection while it works: enough for the threads of a web process or a watcher. An
+        # attempt to reconnect gives up before a caller does, so that the next caller starts another at once: with the
+        # default, pauses between attempts double for five minutes, and a database that is back is not used for minutes.
+        pool = {"timeout": 5, "min_size": 1, "max_size": 20, "reconnect_timeout": 3}
         parsed["OPTIONS"] = {**parsed.get("OPTIONS", {}), "pool": pool}
     return parsed
 
@@ -299,26 +299,16 @@ READINESS_CACHE_SECONDS = 1.0
 
 # --- Log --------------------------------------------------------------------------------------------------------------
 
-
-def _is_no_probe(record: logging.LogRecord) -> bool:
-    """A /readyz that says no is an answer, not an error of ours: it would be in the log with every probe."""
-    request = getattr(record, "request", None)
-    return getattr(request, "path", None) != "/readyz"
-
-
 LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {
-        "no_probes": {"()": "django.utils.log.CallbackFilter", "callback": _is_no_probe},
         "bounded": {"()": "rollouts.telemetry.log_limits.BoundedFilter"},
     },
     "formatters": {
         "line": {"()": "rollouts.telemetry.log_limits.Formatter", "format": "%(levelname)-7s %(name)s: %(message)s"}
     },
-    "handlers": {
-        "stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["no_probes", "bounded"]}
-    },
+    "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["bounded"]}},
     "root": {"handlers": ["stderr"], "level": "INFO"},
     "loggers": {
         # At INFO these log one line a second, for the sweep.

@@ -1,8 +1,8 @@
 """Serves static files before Django: every client may request them, without signing in and as often as it likes.
 
-Before it: `request_limits`. After it: Django handles everything else. It also serves static files while DEBUG is on, as
-they may change then, and redirects plain requests to HTTPS. In Django each response occupies two threads, its own and
-one that reads the file, for as long as the client reads nothing.
+Before it: `request_limits` and `probes`. After it: Django handles everything else. It also serves static files while
+DEBUG is on, as they may change then, and redirects plain requests to HTTPS. In Django each response occupies two
+threads, its own and one that reads the file, for as long as the client reads nothing.
 
 Here a response occupies no thread, and all responses with the same file share its bytes. The `Range` header is ignored:
 the client gets the whole file, which HTTP allows.

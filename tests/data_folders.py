@@ -76,7 +76,7 @@ def database_of(folder: Path, *, is_empty: bool = False) -> dict[str, str]:
     server = os.environ.get("DATABASE_URL")
     if not server:
         return {}
-    name = f"grove_{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
+    name = _database_name(folder)
     with psycopg.connect(server, autocommit=True) as connection:
         if not connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone():
             template = "template1" if is_empty else find_prepared().template
@@ -84,6 +84,19 @@ def database_of(folder: Path, *, is_empty: bool = False) -> dict[str, str]:
             connection.execute(create.format(sql.Identifier(name), sql.Identifier(template)))
             atexit.register(_drop_database, server, name)
     return {"DATABASE_URL": _with_name(server, name)}
+
+
+def empty_database(folder: Path) -> None:
+    """Drop the PostgreSQL database of a data folder, whoever uses it, and create an empty one."""
+    server = os.environ["DATABASE_URL"]
+    name = sql.Identifier(_database_name(folder))
+    with psycopg.connect(server, autocommit=True) as connection:
+        connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(name))
+
+
+def _database_name(folder: Path) -> str:
+    return f"grove_{hashlib.sha256(str(folder).encode()).hexdigest()[:12]}"
 
 
 @contextlib.contextmanager

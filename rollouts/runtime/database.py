@@ -37,6 +37,17 @@ def list_missing_migrations() -> list[str]:
     return sorted(".".join(one) for one in _list_latest_migrations() if one not in applied)
 
 
+def is_restore_in_progress() -> bool:
+    """Whether a table has no primary key yet: a restore adds the keys of a table after its rows.
+
+    A row that is written earlier may take the key of a row of the backup, and the restore fails.
+    """
+    introspection = connection.introspection
+    with connection.cursor() as cursor:
+        tables = introspection.django_table_names(include_views=False)
+        return any(introspection.get_primary_key_column(cursor, table) is None for table in tables)
+
+
 def is_write_locked() -> bool:
     """Whether another process holds the write lock of SQLite for longer than a transaction takes."""
     if connection.vendor != "sqlite" or connection.in_atomic_block:  # this process holds it

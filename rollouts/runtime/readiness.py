@@ -1,10 +1,11 @@
 """Readiness: whether each part of the product works right now.
 
 `/readyz` and the overview page show it. Each part is checked on its own, so that a failure never hides another. No
-sentence names a password, a URL or a path: the answer is public.
+sentence names a password, a URL or a path: the answer is public. A check may take as long as the service does that it
+asks: `CHECKS` has one for each service, so that one that hangs need not delay the others.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -37,8 +38,7 @@ class ReadinessCheck:
 
 def readiness_detail() -> list[ReadinessCheck]:
     """Return the state of every part."""
-    redis = _run_check("redis", _redis)
-    return [_database(), *_disk(), redis, _run_check("sweep", partial(_sweep, redis)), *_clusters()]
+    return [part for check in CHECKS.values() for part in check()]
 
 
 def is_ready(parts: Sequence[ReadinessCheck]) -> bool:
@@ -65,7 +65,7 @@ def _explain_redis_error(error: RedisError) -> str:
     return f"Redis does not answer ({type(error).__name__})."
 
 
-def _database() -> ReadinessCheck:
+def _database() -> list[ReadinessCheck]:
     try:
         missing = database.list_missing_migrations()
         if missing:
@@ -73,14 +73,14 @@ def _database() -> ReadinessCheck:
         elif database.is_write_locked():
             detail = "Another process holds the write lock of the database: writes wait until it releases the lock."
         else:
-            return ReadinessCheck("database", ok=True, detail=f"{connection.display_name} answers.")
+            return [ReadinessCheck("database", ok=True, detail=f"{connection.display_name} answers.")]
     except ProgrammingError:
         detail = _TABLES_ARE_GONE
     except DatabaseError as error:
         # SQLite has one class for all of its errors.
         is_gone = "no such table" in str(error)
         detail = _TABLES_ARE_GONE if is_gone else f"The database does not answer ({type(error).__name__})."
-    return ReadinessCheck("database", ok=False, detail=detail)
+    return [ReadinessCheck("database", ok=False, detail=detail)]
 
 
 def _disk() -> list[ReadinessCheck]:
@@ -91,6 +91,11 @@ def _disk() -> list[ReadinessCheck]:
     if trouble:
         return [ReadinessCheck("disk", ok=False, detail=f"The disk of DATA_DIR {trouble}.")]
     return [ReadinessCheck("disk", ok=True, detail="The disk of DATA_DIR is writable.")]
+
+
+def _redis_and_heartbeats() -> list[ReadinessCheck]:
+    redis = _run_check("redis", _redis)
+    return [redis, _run_check("sweep", partial(_sweep, redis)), *_clusters()]
 
 
 def _redis() -> ReadinessCheck:
@@ -140,3 +145,11 @@ def _cluster(part: str, name: str, *, is_one_of_several: bool = False) -> Readin
     else:
         ok, detail = heartbeat.age <= settings.CLUSTER_MAX_AGE_SECONDS, f"Cluster {name}: {last_data}."
     return ReadinessCheck(part, ok=ok, detail=detail, is_one_of_several=is_one_of_several)
+
+
+# The checks by the service that they ask, which is also the name of their first part.
+CHECKS: Final[Mapping[str, Callable[[], list[ReadinessCheck]]]] = {
+    "database": _database,
+    "disk": _disk,
+    "redis": _redis_and_heartbeats,
+}

@@ -30,7 +30,8 @@ def metrics_middleware(get_response: GetResponse) -> GetResponse:
     """Answer requests with METRICS_TOKEN, and pass on all others."""
 
     def middleware(request: HttpRequest) -> HttpResponse:
-        if request.path_info == PATH and request.method in ("GET", "HEAD") and has_metrics_token(request):
+        is_read = request.path_info == PATH and request.method in ("GET", "HEAD")
+        if is_read and is_metrics_token(request.headers.get("Authorization", "")):
             return _render_metrics(request)
         return get_response(request)
 
@@ -52,10 +53,10 @@ def page(request: HttpRequest) -> HttpResponse:
     )
 
 
-def has_metrics_token(request: HttpRequest) -> bool:
-    """Return whether a request carries METRICS_TOKEN."""
+def is_metrics_token(authorization: str) -> bool:
+    """Return whether this Authorization header carries METRICS_TOKEN."""
     token = settings.ENVIRONMENT.metrics_token
-    scheme, _, shown = request.headers.get("Authorization", "").partition(" ")
+    scheme, _, shown = authorization.partition(" ")
     return token is not None and scheme.lower() == "bearer" and constant_time_compare(shown.strip(), token)
 
 

@@ -146,16 +146,6 @@ def test_who_has_waited_is_handed_on_with_its_body_and_heard_when_it_leaves() ->
     asyncio.run(run())
 
 
-def test_probes_wait_for_nobody() -> None:
-    async def run() -> None:
-        django = Django()
-        asked = await ask(ConcurrencyLimit(django, 1), "/1", "/2", "/healthz", "/readyz")
-        assert django.begun == ["/1", "/healthz", "/readyz"]
-        await cancel(asked)
-
-    asyncio.run(run())
-
-
 async def cancel(asked: list[asyncio.Task[None]]) -> None:
     """End them all."""
     for task in asked:
@@ -163,7 +153,9 @@ async def cancel(asked: list[asyncio.Task[None]]) -> None:
     await asyncio.gather(*asked, return_exceptions=True)
 
 
-def test_the_product_limits_bodies_answers_static_files_and_takes_turns_in_this_order(tmp_path: Path) -> None:
+def test_the_product_limits_bodies_answers_probes_and_static_files_and_takes_turns_in_this_order(
+    tmp_path: Path,
+) -> None:
     names = (
         "from grove_ui.asgi import application as app\n"
         "while app: print(type(app).__name__); app = vars(app).get('_app')\n"
@@ -171,4 +163,4 @@ def test_the_product_limits_bodies_answers_static_files_and_takes_turns_in_this_
     command = [sys.executable, "-c", names]
     environment = {**os.environ, "DATA_DIR": str(tmp_path)}
     said = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True, check=True).stdout
-    assert said.split() == ["RequestLimits", "StaticResponses", "ConcurrencyLimit", "ASGIHandler"]
+    assert said.split() == ["RequestLimits", "Probes", "StaticResponses", "ConcurrencyLimit", "ASGIHandler"]

@@ -6,10 +6,12 @@ No program is started again: /readyz names the trouble, and once it is over ever
 import contextlib
 import http.client
 import json
+import os
 import re
 import shutil
 import sqlite3
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -20,8 +22,10 @@ from redis import Redis
 
 from rollouts.cluster import ClusterClient, kubeconfig
 from rollouts.cluster.resources import PODCLIQUESETS
+from tests.data_folders import database_of, empty_database
 from tests.parts import missing
 from tests.project.running import (
+    ROOT,
     SECONDS_TO_START,
     Product,
     product,
@@ -83,6 +87,30 @@ def test_a_deleted_database_is_made_anew_and_the_mirror_is_complete_again_withou
         passwords = re.findall(r"with the password (\S+)", running.output)
         assert len({first_password, *passwords}) == 3
         assert "history, overrides, accounts, tokens and audit are lost" in running.output
+
+
+@pytest.mark.database
+def test_a_dropped_postgresql_database_is_complete_again_without_a_restart_once_it_is_migrated(tmp_path: Path) -> None:
+    if not os.environ.get("DATABASE_URL"):
+        pytest.skip("about PostgreSQL only")
+    with product(tmp_path, GROVE_ADMIN_TOKEN=TOKEN) as running:
+        running.wait_until_it_answers()
+        wait_until(lambda: _is_settled(running), SECONDS_TO_START, lambda: running.output)
+        before = _workloads(running)
+        programs = running.processes().keys()
+        empty_database(tmp_path)
+        wait_until(lambda: "lacks migrations" in _trouble(running, "database"), SECONDS_TO_START)
+        _migrate(tmp_path)
+        wait_until(lambda: _workloads(running) == before, SECONDS_TO_START, lambda: running.output)
+        wait_until(lambda: _get(running, "/readyz")[0] == 200, SECONDS_TO_START, lambda: running.output)
+        assert programs <= running.processes().keys(), running.output  # no program was started again
+        assert re.search(r"Sign in as admin with the password \S+", running.output), running.output
+
+
+def _migrate(data_dir: Path) -> None:
+    """Migrate the database as an operator does."""
+    environment = {**os.environ, "DATA_DIR": str(data_dir), **database_of(data_dir)}
+    subprocess.run([sys.executable, "manage.py", "migrate", "--verbosity", "0"], cwd=ROOT, env=environment, check=True)
 
 
 # ---- troubles that pass

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from typing import Any
 
 import pytest
 from django.db import connection, transaction
@@ -25,6 +26,15 @@ def test_sqlite_writes_ahead_and_waits_for_its_turn() -> None:
         assert cursor.execute("PRAGMA journal_mode").fetchone() == ("wal",)
         assert cursor.execute("PRAGMA busy_timeout").fetchone() == (20000,)
         assert cursor.execute("PRAGMA foreign_keys").fetchone() == (1,)
+
+
+@pytest.mark.django_db
+def test_postgresql_is_tried_again_with_each_request_however_long_it_was_away() -> None:
+    if connection.vendor != "postgresql":
+        pytest.skip("about PostgreSQL only")
+    # An attempt to reconnect that lasts longer than its callers wait blocks new ones, and its pauses double.
+    pool: Any = getattr(connection, "pool")  # noqa: B009 (of PostgreSQL alone)
+    assert pool.reconnect_timeout < pool.timeout
 
 
 @pytest.mark.django_db(transaction=True)

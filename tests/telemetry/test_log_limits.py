@@ -112,5 +112,5 @@ def test_what_is_said_by_different_values_of_one_thing_does_not_silence_another(
 
 
 def test_the_product_logs_by_these_rules() -> None:
-    assert settings.LOGGING["handlers"]["stderr"]["filters"] == ["no_probes", "bounded"]
+    assert settings.LOGGING["handlers"]["stderr"]["filters"] == ["bounded"]
     assert settings.LOGGING["formatters"]["line"]["()"] == "rollouts.telemetry.log_limits.Formatter"

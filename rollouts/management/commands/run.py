@@ -4,9 +4,7 @@ The command first checks ports, data folder, database, Redis and clusters, and e
 Then it starts the programs in the order of their dependencies, and prints the address and the first account when
 /readyz answers 200. Ctrl-C stops everything.
 
-If the SQLite database is deleted while the programs run, the command recreates it, with its tables, roles and first
-account: this process holds the lock on the data folder, so no other process does the same. A PostgreSQL database may be
-in the middle of a restore, so there /readyz asks for `manage.py migrate` instead.
+If the database is lost while the programs run, `database_recovery` completes it.
 """
 
 import asyncio
@@ -17,6 +15,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, Final
@@ -31,16 +30,14 @@ from redis import Redis, RedisError
 
 from grove_ui.environment import BASE_DIR, Environment
 from rollouts.cluster import ClusterError, RetryPolicy
-from rollouts.runtime import database
+from rollouts.management.database_recovery import ensure_account, first_line, keep_complete
 from rollouts.runtime.connections import cluster_entries, connect_cluster, redis_client
 from rollouts.runtime.embedded_redis import RedisMissingError, build_redis_command, data_folder_name, find_redis_server
 from rollouts.runtime.private_folder import UMASK, NotPrivateError, ensure_private, remove_socket_folder
 from rollouts.runtime.static_files import collect_static_files
 from rollouts.runtime.supervisor import Log, Program, StartError, Supervisor
-from rollouts.services.first_account import FirstAccount, account_ensure_first
+from rollouts.services.first_account import FirstAccount
 from rollouts.telemetry import heartbeats
-
-_DATABASE_CHECK_SECONDS: Final = 1.0
 
 # Options of uvicorn for pages and API, in every deployment.
 WEB_OPTIONS: Final = (
@@ -85,20 +82,10 @@ def _prepare(environment: Environment) -> None:
     try:
         call_command("migrate", verbosity=0, interactive=False)
     except DatabaseError as error:
-        raise StartError(f"The database cannot be used: {_first_line(error)}") from error
+        raise StartError(f"The database cannot be used: {first_line(error)}") from error
     finally:
         connection.close()  # this process runs on, and must not keep a deleted database open
     collect_static_files()
-
-
-def _ensure_account(environment: Environment) -> FirstAccount:
-    """Ensure that there is an account. The audit records its creation and publishes it, so Redis must run by now."""
-    try:
-        return account_ensure_first(environment.admin_user, environment.admin_password, environment.admin_token)
-    except DatabaseError as error:
-        raise StartError(f"The database cannot be used: {_first_line(error)}") from error
-    finally:
-        connection.close()  # of the thread in which this runs
 
 
 def find_warning(environment: Environment) -> str:
@@ -120,54 +107,29 @@ async def _run(environment: Environment, out: Any) -> None:
         out.write(f"grove-ui: {warning}")
         out.flush()
     starting = asyncio.create_task(_start(supervisor, environment))
-    keeping: asyncio.Task[None] | None = None
+    stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, _stop, supervisor, starting)
     try:
         with contextlib.suppress(asyncio.CancelledError):
             out.write(_render_greeting(environment, await starting))
             out.flush()  # a pipe is buffered
-            if connection.vendor == "sqlite":
-                keeping = asyncio.create_task(_keep_database_migrated(environment, log))
+            _start_database_recovery(environment, log, stopped)
             await supervisor.wait()
     finally:
-        if keeping is not None:
-            keeping.cancel()
+        stopped.set()
         await supervisor.stop()
 
 
-async def _keep_database_migrated(environment: Environment, log: Log) -> None:
-    """Recreate the database whenever it was deleted, and log it."""
-    last_line = ""
-    while True:
-        await asyncio.sleep(_DATABASE_CHECK_SECONDS)
-        line = await asyncio.to_thread(_repair_database, environment)
-        if line and line != last_line:
-            log.write("database", line)
-        last_line = line
+def _start_database_recovery(environment: Environment, log: Log, stopped: threading.Event) -> None:
+    """Start the thread that watches the database. A daemon, so that a hanging database does not delay Ctrl-C."""
+    loop = asyncio.get_running_loop()
 
+    def report(line: str) -> None:
+        with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
+            loop.call_soon_threadsafe(log.write, "database", line)
 
-def _repair_database(environment: Environment) -> str:
-    """Recreate or migrate the database if it lacks tables or migrations; return a line for the log, or nothing."""
-    try:
-        if not database.list_missing_migrations():
-            return ""
-        if holders := database.list_processes_with_deleted_database():
-            return f"deleted; recreating it as soon as its last connections close (process {holders[0]})"
-        was_empty = not connection.introspection.table_names()
-        call_command("migrate", verbosity=0, interactive=False)
-        account = _ensure_account(environment)
-    except (DatabaseError, StartError, OSError) as error:
-        return f"cannot be used: {_first_line(error)}"
-    finally:
-        connection.close()
-    if not was_empty:
-        return "lacked migrations; they are applied now"
-    password = f" with the password {account.new_password}" if account.new_password else ""
-    return (
-        "was deleted and is recreated: the watcher fills the mirror again; history, overrides, accounts, tokens and "
-        f"audit are lost. Sign in as {account.username}{password}"
-    )
+    threading.Thread(target=keep_complete, args=(environment, report, stopped), daemon=True).start()
 
 
 def _stop(supervisor: Supervisor, starting: "asyncio.Task[FirstAccount]") -> None:
@@ -179,7 +141,7 @@ async def _start(supervisor: Supervisor, environment: Environment) -> FirstAccou
     if not environment.redis_url:
         await supervisor.start(_redis(environment))
         await asyncio.to_thread(heartbeats.delete_all, redis_client())
-    account = await asyncio.to_thread(_ensure_account, environment)
+    account = await asyncio.to_thread(ensure_account, environment)
     if "sandbox" in environment.clusters:
         await supervisor.start(_sandbox(environment))
     for program in (_worker(), _beat(), _watcher(), _web(environment)):
@@ -263,13 +225,9 @@ def _check_database(url: str) -> None:
         psycopg.connect(url, connect_timeout=5).close()
     except psycopg.Error as error:
         raise StartError(
-            f"The database of DATABASE_URL cannot be used ({_first_line(error)}); start it, correct DATABASE_URL, "
+            f"The database of DATABASE_URL cannot be used ({first_line(error)}); start it, correct DATABASE_URL, "
             "or unset DATABASE_URL to use SQLite"
         ) from error
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().partition("\n")[0]
 
 
 def _check_clusters() -> None:
