@@ -86,6 +86,9 @@ _VIEWABLE_MODELS: Final[tuple[type[models.Model], ...]] = (
     *(Revision, Rollout, Step, Sample, StrategyOverride, AuditEntry),
 )
 
+CONTROLLER_CONTINUES: Final = "The controller still creates and deletes pods. OBSERVE=1 stops that."
+"""What READ_ONLY does not stop."""
+
 
 class RefusalReason(StrEnum):
     """Why a command is refused."""
@@ -106,6 +109,13 @@ class Refusal:
 
     reason: RefusalReason
     sentence: str
+
+
+def find_read_only() -> str:
+    """Return a sentence if READ_ONLY is set and the controller still writes; else an empty one."""
+    if settings.ENVIRONMENT.observe or not settings.ENVIRONMENT.read_only:
+        return ""
+    return f"This installation is read-only (READ_ONLY is set): it refuses commands of users. {CONTROLLER_CONTINUES}"
 
 
 def may_view(user: AnyUser) -> bool:
@@ -136,15 +146,15 @@ def find_refusal(
         return Refusal(RefusalReason.NOT_SIGNED_IN, f"You may not {command.label}: sign in first.")
     if refusal := _find_token_limit(scope, command, cluster, namespace):
         return refusal
-    if settings.ENVIRONMENT.read_only and command in WORKLOAD_COMMANDS | OVERRIDE_COMMANDS:
-        return Refusal(
-            RefusalReason.READ_ONLY_INSTALLATION,
-            f"You may not {command.label}: this installation is read-only (READ_ONLY is set).",
-        )
     if settings.ENVIRONMENT.observe and command in WORKLOAD_COMMANDS | OVERRIDE_COMMANDS:
         return Refusal(
             RefusalReason.OBSERVING_INSTALLATION,
             f"You may not {command.label}: this installation only observes (OBSERVE is set).",
+        )
+    if settings.ENVIRONMENT.read_only and command in WORKLOAD_COMMANDS | OVERRIDE_COMMANDS:
+        return Refusal(
+            RefusalReason.READ_ONLY_INSTALLATION,
+            f"You may not {command.label}: this installation is read-only (READ_ONLY is set). {CONTROLLER_CONTINUES}",
         )
     if command not in SELF_COMMANDS and not _has_permission(user, permission_of(command)):
         return Refusal(

@@ -54,7 +54,9 @@ class MeAnswer(serializers.Serializer[Any]):
     needs_grants = serializers.BooleanField(help_text="Whether commands also need a grant for the namespace.")
     grants = GrantAnswer(many=True)
     # The framework has an attribute of this name too; only serializers that write need it.
-    read_only = serializers.BooleanField(help_text="Whether READ_ONLY is set: all commands are refused.")  # type: ignore[assignment]
+    read_only = serializers.BooleanField(  # type: ignore[assignment]
+        help_text=f"Whether READ_ONLY is set: commands of users are refused. {permissions_module.CONTROLLER_CONTINUES}"
+    )
     observe = serializers.BooleanField(help_text="Whether OBSERVE is set: Grove UI writes nothing to any cluster.")
     token = serializers.CharField(
         allow_null=True, help_text="The name of the token of this request. Null: you use a session."

@@ -43,7 +43,10 @@ FIELD_HELP: Final[Mapping[str, Mapping[str, str]]] = {
         "cliques": "The cliques of a scaling group.",
     },
     "UpdateProgress": {"updating": "Indices of the replicas of the set that are being updated."},
-    "ConditionNote": {"since": "When its status last changed."},
+    "ConditionNote": {
+        "message": "In Valid and WriteDenied, values that may be secret are hidden.",
+        "since": "When its status last changed.",
+    },
     # ---- trees
     "WorkloadTree": {
         "version": _VERSION,
@@ -99,7 +102,9 @@ FIELD_HELP: Final[Mapping[str, Mapping[str, str]]] = {
         "at": "When this diagnosis was made.",
         "steps": "Writes that the controller would send now. Empty: it only waits.",
         "look_again_at": "When a wait becomes a problem.",
-        "findings": "Why the controller cannot act on the workload.",
+        "findings": "Why Grove UI cannot read its manifest.",
+        "faults": "Conditions that say why the controller cannot act as the manifest says: Valid (False), WriteDenied"
+        " (True).",
         "obstacle": "Why the controller does not process the workload. Empty: it does.",
     },
     "Wait": {

@@ -15,17 +15,17 @@ from typing import Any, Final, Literal
 from rollouts.cluster import AlreadyExists, ClusterClient, ClusterError, Obj
 from rollouts.cluster.client import FIELD_MANAGER
 from rollouts.cluster.resources import EVENTS, PODCLIQUESETS
-from rollouts.controller.set_status import (
+from rollouts.controller.set_status import StatusFacts, render_findings, render_unsupported_fields
+from rollouts.engine.model.actions import TimelineEvent
+from rollouts.engine.model.conditions import (
     INVALID_SPEC,
+    PROGRESSING,
+    STUCK,
     UNSUPPORTED,
     VALID,
     WRITE_DENIED,
-    StatusFacts,
-    render_findings,
-    render_unsupported_fields,
+    find_condition,
 )
-from rollouts.engine.model.actions import TimelineEvent
-from rollouts.engine.model.conditions import PROGRESSING, STUCK, find_condition
 from rollouts.engine.model.times import render_time
 from rollouts.engine.rollout.update import read_progress
 

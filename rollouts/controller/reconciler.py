@@ -46,23 +46,17 @@ from rollouts.controller.orphans import AdoptionResult, adopt_orphans
 from rollouts.controller.pod_counts import count_pods
 from rollouts.controller.rejected_writes import RejectedWrites, parse_rejected_writes, render_rejected_writes
 from rollouts.controller.rounds import PassContext, PassView, Round, RoundsEnd, plan_rounds, start_view
-from rollouts.controller.set_status import (
-    INVALID_SPEC,
-    WRITE_DENIED,
-    StatusFacts,
-    compute_set_status,
-    render_findings,
-)
+from rollouts.controller.set_status import StatusFacts, compute_set_status, render_findings
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.manifest.validation import find_unsupported, validate_create
 from rollouts.engine.model.actions import Kind, WriteStatus
+from rollouts.engine.model.conditions import INVALID_SPEC, WRITE_DENIED
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.times import parse_time
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.plan.wait_codes import wait_sort_key
 from rollouts.engine.rollout.ready_times import ReadyTimes, choose_recorded, measure_ready_times
-from rollouts.engine.rollout.update import read_progress
 from rollouts.engine.tree.layout import Layout, make_layout
 from rollouts.engine.tree.tree_builder import find_orphans
 from rollouts.live import change_feed
@@ -161,7 +155,7 @@ def reconcile_workload(
     workload, findings = _parse_effective(mirrored, effective)
     if isinstance(workload, ParseFailure):
         return this_pass.report_invalid(findings or workload.findings)
-    if findings and not _was_acted_on(mirrored):
+    if findings and not mirrored.was_acted_on:
         return this_pass.report_invalid(findings)
     # What scaling alone has caused is not an error in the spec.
     return this_pass.run(workload, effective, [one for one in findings if one.code not in _CODES_CAUSED_BY_SCALING])
@@ -171,14 +165,9 @@ def _find_other_manager(row: models.Cluster, mirrored: MirroredWorkload, now: fl
     """Return the result if Grove's operator manages the workload, or may be about to: the workload is new."""
     if why := find_grove_management(mirrored.manifest, mirrored.written_by_grove):
         return Stop(why, OTHER_OPERATOR)
-    if not _was_acted_on(mirrored) and may_get_grove_finalizer(row, mirrored.manifest, now):
+    if not mirrored.was_acted_on and may_get_grove_finalizer(row, mirrored.manifest, now):
         return RequeueAfter(FINALIZER_WAIT_SECONDS, OTHER_OPERATOR)
     return None
-
-
-def _was_acted_on(mirrored: MirroredWorkload) -> bool:
-    """Return whether an earlier pass has acted on the set: then its pods are kept even if its spec is now invalid."""
-    return bool(read_progress(mirrored.observed.status).generation_hash)
 
 
 @dataclass(frozen=True, slots=True)

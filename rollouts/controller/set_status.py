@@ -16,17 +16,18 @@ from rollouts.controller.executor import ExecutionResult, WriteRecord
 from rollouts.controller.rejected_writes import RejectedWrites
 from rollouts.engine.manifest.findings import Finding
 from rollouts.engine.manifest.validation import render_unsupported
-from rollouts.engine.model.conditions import MAX_LIST_MESSAGE_LENGTH, make_condition, merge_conditions
+from rollouts.engine.model.conditions import (
+    INVALID_SPEC,
+    MAX_LIST_MESSAGE_LENGTH,
+    UNSUPPORTED,
+    VALID,
+    WRITE_DENIED,
+    make_condition,
+    merge_conditions,
+)
 from rollouts.engine.model.times import render_time
 
 Status = Mapping[str, Any]
-
-# Types of conditions.
-VALID: Final = "Valid"
-WRITE_DENIED: Final = "WriteDenied"
-UNSUPPORTED: Final = "Unsupported"
-
-INVALID_SPEC: Final = "InvalidSpec"  # the reason of Valid=False
 
 # The CRDs accept longer messages, which no reader needs.
 _MAX_MESSAGE_LENGTH: Final = 2000

@@ -24,6 +24,7 @@ from django.db import connection
 from rollouts import models
 from rollouts.cluster import Obj
 from rollouts.engine.model.observed import Clique, Gang, Group, Observed, Pod, ReadyTime, Service
+from rollouts.engine.rollout.update import read_progress
 
 Stranger = tuple[str, str]
 
@@ -49,6 +50,11 @@ class MirroredWorkload:
     strangers: tuple[Stranger, ...] = ()
     # The strangers without a controller of Grove's, as if the set controlled them, without pods. None: there are none.
     orphans: Observed | None = None
+
+    @property
+    def was_acted_on(self) -> bool:
+        """Whether a pass has acted on the set: then its pods are kept even if its spec is now invalid."""
+        return bool(read_progress(self.observed.status).generation_hash)
 
 
 @dataclass(frozen=True, slots=True)

@@ -29,7 +29,15 @@ from rollouts.cluster.resources import (
 )
 from rollouts.engine.manifest.defaults import with_defaults
 from rollouts.engine.model import names
-from rollouts.engine.model.conditions import AVAILABLE, NOTHING_IN_THE_WAY, PROGRESSING, SCALED_BELOW, STUCK
+from rollouts.engine.model.conditions import (
+    AVAILABLE,
+    NOTHING_IN_THE_WAY,
+    PROGRESSING,
+    SCALED_BELOW,
+    STUCK,
+    VALID,
+    WRITE_DENIED,
+)
 from rollouts.engine.model.container_faults import CRASH_LOOP_RESTARTS, ContainerFault
 from rollouts.engine.model.template_keys import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.model.times import parse_time
@@ -144,8 +152,8 @@ def _parse_workload(obj: Obj) -> Row:
         "progressing_reason": _text(conditions.get(PROGRESSING, {}).get("reason")),
         "stuck_reason": stuck,
         "waits_for": "" if waits_for == NOTHING_IN_THE_WAY else waits_for,
-        "fault_reason": _text(_find_condition(conditions, "Valid", "False").get("reason"))
-        or _text(_find_condition(conditions, "WriteDenied", "True").get("reason"))
+        "fault_reason": _text(_find_condition(conditions, VALID, "False").get("reason"))
+        or _text(_find_condition(conditions, WRITE_DENIED, "True").get("reason"))
         # Also during an update, which is not stuck for this reason.
         or (SCALED_BELOW if unavailable == SCALED_BELOW and not stuck else ""),
     }

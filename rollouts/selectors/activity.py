@@ -1,8 +1,8 @@
 """What a workload is doing now, for the page of a workload: its progress, its remaining budget, what it waits for.
 
 Before it: `pod_counts` with the numbers, the engine's plan with waits and remedies, the mirror with the state. This
-module groups and orders them: a card for each cause of a problem, with its remedies, and one line for the waits that
-need no action.
+module groups and orders them: first a card for each fault, then one for each cause of a problem, with its remedies, and
+one line for the waits that need no action.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,11 +13,13 @@ from typing import Final
 from rollouts.accounts.commands import WorkloadRef
 from rollouts.controller.pod_counts import Counts, count_pods
 from rollouts.engine.model.actions import Wait
+from rollouts.engine.model.conditions import VALID
 from rollouts.engine.plan.messages import PROBLEM_TITLES, REMEDY_LABELS, WAIT_TITLES
 from rollouts.engine.plan.wait_codes import CONSEQUENCE_CODES, WaitCode, is_consequence, wait_sort_key
 from rollouts.mirror.other_operator import find_grove_management
 from rollouts.selectors.diagnosis import Diagnosis, snapshot_diagnosis
 from rollouts.selectors.pod_grid import ComponentProgress, compute_progress
+from rollouts.selectors.set_conditions import ConditionNote, list_faults
 from rollouts.selectors.strategy_detail import StrategyDetail
 from rollouts.selectors.tree import WorkloadTree
 from rollouts.selectors.workload_detail import WorkloadDetail
@@ -29,6 +31,9 @@ WAITS_SHOWN: Final = 4
 MAX_WAITS: Final = 40
 # How many sentences one card has; equal waits share a card.
 SENTENCES_SHOWN: Final = 3
+_INVALID_AND_RECONCILED: Final = (
+    "The controller still acts on this workload. Only new workloads are left alone until their manifest is valid."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,7 @@ class Activity:
     diagnosis: Diagnosis
     counts: Counts | None  # in pods; None when the manifest cannot be parsed
     meters: tuple[ComponentProgress, ...]
+    faults: tuple[WaitSummary, ...]  # one card each, before those of the waits
     waits: tuple[WaitSummary, ...]  # one card each
     calm: WaitSummary | None  # shown as one line when there is no card; also in `more`
     more: tuple[WaitSummary, ...]  # folded
@@ -91,6 +97,7 @@ def snapshot_activity(
         diagnosis=diagnosis,
         counts=counts,
         meters=compute_progress(tree),
+        faults=tuple(_summarize_fault(fault, diagnosis) for fault in diagnosis.faults if _has_card(fault, diagnosis)),
         waits=notes[:shown],
         calm=notes[0] if notes and not shown else None,
         more=notes[shown:MAX_WAITS],
@@ -135,6 +142,8 @@ def render_title(detail: WorkloadDetail) -> str:
     """Return the state of a workload as a title."""
     if detail.leaving:
         return "Being deleted"
+    if faults := list_faults(detail.conditions):
+        return PROBLEM_TITLES[faults[0].type]
     if detail.state is State.NEEDS_ATTENTION:
         return PROBLEM_TITLES.get(detail.reason, "Needs attention")
     if detail.state is State.PROGRESSING:
@@ -143,16 +152,34 @@ def render_title(detail: WorkloadDetail) -> str:
 
 
 def _render_sentence(detail: WorkloadDetail, diagnosis: Diagnosis, counts: Counts | None, outdated: int) -> str:
-    if diagnosis.obstacle:
+    if diagnosis.obstacle or counts is None:
         return diagnosis.obstacle
-    if counts is None:
-        return "The manifest is not valid, so the controller does nothing."
     if detail.state is State.SETTLED:
         return f"All {counts.desired} pods are available and run the current template."
     if detail.state is State.WAITING:
         return f"{outdated} of {counts.desired} pods are outdated. Delete a pod to replace it by an updated one."
     extra = f"; {counts.surge} {'is' if counts.surge == 1 else 'are'} surge" if counts.surge else ""
     return f"{counts.updated} of {counts.desired} pods are updated, {counts.available} are available{extra}."
+
+
+def _has_card(fault: ConditionNote, diagnosis: Diagnosis) -> bool:
+    """Return whether a fault has a card: the findings of a manifest that cannot be parsed have cards of their own."""
+    return fault.type != VALID or not diagnosis.findings
+
+
+def _summarize_fault(fault: ConditionNote, diagnosis: Diagnosis) -> WaitSummary:
+    is_reconciled = fault.type == VALID and not diagnosis.obstacle
+    return WaitSummary(
+        code=fault.type,
+        title=PROBLEM_TITLES[fault.type],
+        sentences=(fault.message, _INVALID_AND_RECONCILED) if is_reconciled else (fault.message,),
+        omitted=0,
+        component="",
+        unit="",
+        is_problem=True,
+        remedies=(),
+        since=fault.since,
+    )
 
 
 def _group_alike(waits: Iterable[Wait]) -> Iterable[Sequence[Wait]]:

@@ -14,20 +14,10 @@ from rollouts.engine.model.workload import Workload
 from rollouts.manifests.masking import mask_manifest
 from rollouts.selectors.revisions import RevisionNumbers, images_of
 from rollouts.selectors.rollouts import RolloutSummary, newest_rollout
+from rollouts.selectors.set_conditions import ConditionNote, list_conditions
 from rollouts.selectors.timestamps import to_datetime_or_none
 from rollouts.selectors.workload_snapshot import find_workload
 from rollouts.selectors.workloads import WorkloadSummary, workload_summary
-
-
-@dataclass(frozen=True, slots=True)
-class ConditionNote:
-    """A condition of the PodCliqueSet."""
-
-    type: str
-    status: str
-    reason: str
-    message: str
-    since: datetime | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +85,7 @@ def workload_detail(place: WorkloadRef) -> WorkloadDetail:
         observed_generation=row.observed_generation,
         annotations=mask_manifest({"annotations": _mapping(metadata.get("annotations"))})["annotations"],
         revision=numbers.of_generation(row.generation_hash),
-        conditions=tuple(map(_condition, _mappings(status.get("conditions")))),
+        conditions=list_conditions(row.manifest),
         progress=_progress(status.get("updateProgress")),
         components=() if isinstance(parsed, ParseFailure) else tuple(_components(parsed)),
         rollout=newest_rollout(place, row.uid, numbers),
@@ -103,11 +93,6 @@ def workload_detail(place: WorkloadRef) -> WorkloadDetail:
         unsupported=find_unsupported(row.manifest),
         cluster_trouble=row.cluster.trouble,
     )
-
-
-def _condition(condition: Mapping[str, Any]) -> ConditionNote:
-    kind, status, reason, message = (str(condition.get(name) or "") for name in ("type", "status", "reason", "message"))
-    return ConditionNote(kind, status, reason, message, _moment(condition.get("lastTransitionTime")))
 
 
 def _progress(progress: Any) -> UpdateProgress | None:

@@ -10,6 +10,7 @@ for function in (
     text.age,
     text.duration,
     text.reason,
+    text.problem,
     text.cause,
     text.state_label,
     text.share,

@@ -157,6 +157,6 @@ def page_layout(request: HttpRequest) -> dict[str, Any]:
         "navigation": SimpleLazyObject(lambda: _links(request, _NAVIGATION)),
         "own_pages": SimpleLazyObject(lambda: _links(request, _ACCOUNT_PAGES)),
         "cluster_notices": SimpleLazyObject(list_cluster_notices),
-        "observing": find_observe_only(),
+        "installation_notice": find_observe_only() or permissions.find_read_only(),
         "may_administer": SimpleLazyObject(lambda: permissions.may_administer(request.user)),
     }

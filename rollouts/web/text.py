@@ -13,7 +13,7 @@ from typing import Any, Final
 from django.utils import timezone
 
 from rollouts.accounts.commands import Command
-from rollouts.engine.plan.messages import CAUSES, REASON_LABELS
+from rollouts.engine.plan.messages import CAUSES, FAULT_LABELS, REASON_LABELS
 
 _MINUTE: Final = 60
 _HOUR: Final = 3600
@@ -54,13 +54,22 @@ def duration(seconds: float | None) -> str:
 def reason(code: str) -> str:
     """Render a reason.
 
-    >>> reason("SurgeUnschedulable"), reason("WriteDenied")
-    ('Surge cannot be scheduled', 'Write denied')
+    >>> reason("SurgeUnschedulable"), reason("MissingDefinitions")
+    ('Surge cannot be scheduled', 'Missing definitions')
     """
     if code in REASON_LABELS:
         return REASON_LABELS[code]
     words = re.sub(r"(?<=[a-z0-9])(?=[A-Z])", " ", code)
     return words[:1] + words[1:].lower()
+
+
+def problem(code: str) -> str:
+    """Render why a workload needs attention.
+
+    >>> problem("SurgeUnschedulable"), problem("AlreadyExists")
+    ('Surge cannot be scheduled', 'The cluster rejects writes')
+    """
+    return FAULT_LABELS.get(code) or reason(code)
 
 
 def cause(code: str) -> str:

@@ -137,6 +137,22 @@ def test_a_read_only_installation_takes_no_command_but_lets_people_see(
     assert permissions.may_view(admin)
 
 
+def test_the_refusal_of_a_read_only_installation_says_that_the_controller_continues(
+    make_person: MakePerson, settings: Settings
+) -> None:
+    admin = make_person("ana", "admin")
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, read_only=True)
+    refusal = permissions.find_refusal(admin, Command.SCALE_WORKLOAD)
+    assert refusal is not None
+    assert refusal.sentence == (
+        "You may not scale a workload: this installation is read-only (READ_ONLY is set). "
+        "The controller still creates and deletes pods. OBSERVE=1 stops that."
+    )
+    # It does not, if OBSERVE is set as well.
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, observe=True)
+    assert reason_of(admin, Command.SCALE_WORKLOAD) == RefusalReason.OBSERVING_INSTALLATION
+
+
 def test_an_observing_installation_takes_no_commands(make_person: MakePerson, settings: Settings) -> None:
     admin = make_person("ana", "admin")
     settings.ENVIRONMENT = replace(settings.ENVIRONMENT, observe=True)

@@ -74,6 +74,10 @@ def test_the_token_of_the_settings_works_and_is_never_printed(site: Product) -> 
     assert TOKEN not in site.output
 
 
+def test_the_greeting_of_a_read_only_product_says_that_its_controller_continues(site: Product) -> None:
+    assert "The controller still creates and deletes pods. OBSERVE=1 stops that." in site.output
+
+
 def test_an_address_that_anybody_can_claim_is_not_believed(site: Product) -> None:
     claimed = [{"X-Forwarded-For": f"198.51.100.{number}"} for number in range(4)]
     assert [ask(site, "me/", **headers)[0] for headers in claimed] == [401, 401, 401, 429]

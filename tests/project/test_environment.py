@@ -12,8 +12,10 @@ from grove_ui.environment import (
     ensure_secret_key,
     parse_environment,
 )
+from rollouts.accounts.permissions import CONTROLLER_CONTINUES
 from rollouts.engine.manifest.validation.pod_security import PodSecurityLevel
-from rollouts.management.commands.run import find_warning
+from rollouts.management.commands.run import find_warning, render_greeting
+from rollouts.services.first_account import FirstAccount
 
 
 def test_nothing_set_gives_working_defaults() -> None:
@@ -137,3 +139,16 @@ def test_what_https_promises_for_other_names_is_off_unless_it_is_set() -> None:
     assert not parse_environment({"HTTPS": "1"}).hsts_preload
     assert parse_environment({"HTTPS": "1", "HSTS_INCLUDE_SUBDOMAINS": "1"}).hsts_include_subdomains
     assert parse_environment({"HTTPS": "1", "HSTS_PRELOAD": "1"}).hsts_preload
+
+
+@pytest.mark.parametrize(
+    ("variables", "line"),
+    [
+        ({"READ_ONLY": "1"}, f"READ_ONLY is set     Commands of users are refused. {CONTROLLER_CONTINUES}"),
+        ({"READ_ONLY": "1", "OBSERVE": "1"}, "OBSERVE is set       Grove UI writes nothing to any cluster."),
+    ],
+)
+def test_the_greeting_says_which_writes_are_stopped(variables: dict[str, str], line: str) -> None:
+    account = FirstAccount("admin", None)
+    assert f"  {line}" in render_greeting(parse_environment(variables), account).splitlines()
+    assert " is set " not in render_greeting(parse_environment({}), account)

@@ -79,6 +79,21 @@ def test_every_page_of_an_installation_that_only_observes_says_so(
     assert "only observes (OBSERVE is set)" in get(viewer, address)
 
 
+@pytest.mark.parametrize("address", ["/", "/nodes/", "/clusters/"])
+def test_every_page_of_a_read_only_installation_says_that_the_controller_continues(
+    viewer: Client, row: models.Cluster, address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "READ_ONLY" not in get(viewer, address)
+    monkeypatch.setattr(settings, "ENVIRONMENT", replace(settings.ENVIRONMENT, read_only=True))
+    page = get(viewer, address)
+    assert "This installation is read-only (READ_ONLY is set): it refuses commands of users." in page
+    assert "The controller still creates and deletes pods. OBSERVE=1 stops that." in page
+    monkeypatch.setattr(settings, "ENVIRONMENT", replace(settings.ENVIRONMENT, observe=True))
+    page = get(viewer, address)
+    assert "only observes (OBSERVE is set)" in page
+    assert "still creates" not in page
+
+
 def test_the_theme_is_rendered_by_the_server(viewer: Client, row: models.Cluster) -> None:
     assert "data-theme" not in get(viewer, "/").split("<head>")[0]
     viewer.cookies["theme"] = "dark"

@@ -276,6 +276,48 @@ def test_a_crash_loop_is_a_card_at_once(viewer: Client, row: models.Cluster) -> 
     assert ">Look at the pods</a>" in shown
 
 
+def make_faulty(kind: str, status: str, reason: str, message: str) -> Obj:
+    """Return the workload with a condition that says that the controller cannot act on it as it is written."""
+    manifest = chat(state="progressing")
+    fault = {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": fleet.CREATED}
+    manifest["status"]["conditions"] = [*manifest["status"]["conditions"], fault]
+    return manifest
+
+
+def test_writes_that_the_cluster_rejects_are_the_first_card_and_the_title(viewer: Client, row: models.Cluster) -> None:
+    told = "create PodGang default/chat-0: it exists already. Delete or rename the existing object."
+    fleet.store_parts(row, make_faulty("WriteDenied", "True", "AlreadyExists", told))
+    make_unready(58.0)
+    page = get(viewer)
+    assert '<span class="badge warn">The cluster rejects writes</span>' in page
+    titles = re.findall(r'<div class="alert"> ?<strong>(.*?)</strong>', find_now(page))
+    assert titles == ["The cluster rejects writes", "Pods do not become ready"]
+    assert told in find_now(page)
+    listed = get(viewer, "/")
+    assert '<span class="badge warn">The cluster rejects writes</span>' in listed
+    assert '<div class="sub mono">AlreadyExists</div>' in listed
+
+
+def test_an_invalid_manifest_of_a_new_set_is_why_nothing_happens(viewer: Client, row: models.Cluster) -> None:
+    manifest = make_faulty("Valid", "False", "InvalidSpec", "spec.replicas: must be 1 or more")
+    del manifest["status"]["currentGenerationHash"]
+    fleet.store_sets(row, [manifest])
+    page = get(viewer)
+    assert '<span class="badge warn">The manifest is not valid</span>' in page
+    shown = find_now(page)
+    assert "The manifest is not valid, so the controller does nothing until you correct it." in shown
+    assert re.findall(r'<div class="alert"> ?<strong>(.*?)</strong>', shown) == ["The manifest is not valid"]
+    assert "spec.replicas: must be 1 or more" in shown
+    assert "The controller still acts" not in shown
+
+
+def test_an_invalid_manifest_of_a_set_that_was_acted_on_stops_nothing(viewer: Client, row: models.Cluster) -> None:
+    fleet.store_parts(row, make_faulty("Valid", "False", "InvalidSpec", "spec.replicas: must be 1 or more"))
+    shown = find_now(get(viewer))
+    assert "The controller still acts on this workload. Only new workloads are left alone" in shown
+    assert "does nothing" not in shown
+
+
 def test_outdated_pods_that_wait_for_somebody_keep_their_button(viewer: Client, row: models.Cluster) -> None:
     fleet.store_parts(row, chat(replicas=2, state="waiting", updateStrategy={"type": "OnDelete"}), outdated=[1])
     assert ">Delete outdated pods</a>" in find_now(get(viewer))

@@ -26,6 +26,13 @@ _CONTROLLER_PHASE_MESSAGE: Final = "The controller reports the phase "
 AVAILABLE: Final = "Available"
 PROGRESSING: Final = "Progressing"
 STUCK: Final = "UpdateStuck"
+# These exist only while something is wrong.
+VALID: Final = "Valid"  # False: the spec is invalid
+UNSUPPORTED: Final = "Unsupported"  # fields have no effect
+WRITE_DENIED: Final = "WriteDenied"  # the cluster rejects writes
+
+INVALID_SPEC: Final = "InvalidSpec"
+"""The reason of Valid=False."""
 
 NOTHING_IN_THE_WAY: Final = "NothingInTheWay"
 """The reason of an update that waits for nothing."""

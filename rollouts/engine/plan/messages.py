@@ -11,6 +11,7 @@ changes is written with every pass.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from rollouts.engine.model import conditions
 from rollouts.engine.model.container_faults import ContainerFault
 from rollouts.engine.plan.remedies import Remedy
 from rollouts.engine.plan.wait_codes import WaitCode
@@ -150,6 +151,17 @@ PROBLEM_TITLES: Final[Mapping[str, str]] = {
     WaitCode.WAITING_FOR_READY: "Pods do not become ready",
     WaitCode.WAITING_FOR_TERMINATION: "Pods do not terminate",
     WaitCode.SURGE_NOT_READY: "Surge does not become ready",
+    # Faults, by the type of the condition.
+    conditions.VALID: "The manifest is not valid",
+    conditions.WRITE_DENIED: "The cluster rejects writes",
+}
+# What the workload list shows for the reason of a fault. Those of WriteDenied are the API server's.
+FAULT_LABELS: Final[Mapping[str, str]] = {
+    conditions.INVALID_SPEC: PROBLEM_TITLES[conditions.VALID],
+    **dict.fromkeys(
+        ("AlreadyExists", "BadRequest", "Conflict", "Forbidden", "Invalid", "NotFound"),
+        PROBLEM_TITLES[conditions.WRITE_DENIED],
+    ),
 }
 # What the workload list shows for the reason of the condition `Progressing`; other reasons are shown as their words.
 REASON_LABELS: Final[Mapping[str, str]] = {

@@ -29,6 +29,7 @@ from django.db import connection
 from redis import Redis, RedisError
 
 from grove_ui.environment import BASE_DIR, Environment
+from rollouts.accounts.permissions import CONTROLLER_CONTINUES
 from rollouts.cluster import ClusterError, RetryPolicy
 from rollouts.management.database_recovery import ensure_account, first_line, keep_complete
 from rollouts.runtime.connections import cluster_entries, connect_cluster, redis_client
@@ -112,7 +113,7 @@ async def _run(environment: Environment, out: Any) -> None:
         loop.add_signal_handler(number, _stop, supervisor, starting)
     try:
         with contextlib.suppress(asyncio.CancelledError):
-            out.write(_render_greeting(environment, await starting))
+            out.write(render_greeting(environment, await starting))
             out.flush()  # a pipe is buffered
             _start_database_recovery(environment, log, stopped)
             await supervisor.wait()
@@ -300,7 +301,8 @@ def _http_ok(host: str, port: int, path: str) -> bool:
         probe.close()
 
 
-def _render_greeting(environment: Environment, account: FirstAccount) -> str:
+def render_greeting(environment: Environment, account: FirstAccount) -> str:
+    """Return the address and the first account, and which writes the settings stop."""
     shown = "localhost" if environment.host in ("127.0.0.1", "0.0.0.0", "::", "::1") else environment.host  # noqa: S104
     password = account.new_password or (
         "as you set it"
@@ -316,4 +318,8 @@ def _render_greeting(environment: Environment, account: FirstAccount) -> str:
     if "sandbox" in environment.clusters:
         kubeconfig = environment.data_dir / "sandbox.kubeconfig"
         lines.append(f"  kubectl              KUBECONFIG={kubeconfig} kubectl get nodes,pcs,pods")
+    if environment.observe:
+        lines.append("  OBSERVE is set       Grove UI writes nothing to any cluster.")
+    elif environment.read_only:
+        lines.append(f"  READ_ONLY is set     Commands of users are refused. {CONTROLLER_CONTINUES}")
     return "\n".join([*lines, "  Ctrl-C stops everything; the data stays.", ""])

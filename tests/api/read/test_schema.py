@@ -76,6 +76,11 @@ def test_what_a_class_extends_lends_it_its_sentences() -> None:
     assert "If-Match" in properties["version"]["description"]
 
 
+def test_the_description_of_read_only_says_that_the_controller_continues() -> None:
+    words = make_schema()["components"]["schemas"]["MeAnswer"]["properties"]["read_only"]["description"]
+    assert "The controller still creates and deletes pods. OBSERVE=1 stops that." in words
+
+
 @pytest.mark.database
 @pytest.mark.django_db
 def test_it_can_be_had_as_json_and_as_yaml_by_who_is_signed_in(

@@ -241,6 +241,65 @@ def test_an_installation_that_only_observes_says_that_it_moves_nothing(row: mode
     assert "only observes (OBSERVE is set)" in diagnosis_detail(PLACE).obstacle
 
 
+DENIED = (
+    'create PodGang default/chat-0: podgangs.scheduler.grove.io "chat-0" already exists (409 AlreadyExists). '
+    "Delete or rename the existing object. Grove UI tries again after growing delays."
+)
+
+
+def condition(kind: str, status: str, reason: str, message: str) -> Any:
+    """Return a condition as the controller writes it."""
+    since = fleet.CREATED
+    return {"type": kind, "status": status, "reason": reason, "message": message, "lastTransitionTime": since}
+
+
+def test_a_write_that_the_cluster_rejects_is_told_beside_the_waits(person: Client, row: models.Cluster) -> None:
+    manifest = chat()
+    manifest["status"]["conditions"] = [condition("WriteDenied", "True", "AlreadyExists", DENIED)]
+    fleet.store_parts(row, manifest)
+    models.Pod.objects.filter(name="chat-0-router-00000").update(ready=False, node="", phase="Pending")
+    body = json.loads(person.get(f"{CHAT}diagnosis/").content)
+    (fault,) = body["faults"]
+    assert (fault["type"], fault["reason"], fault["message"]) == ("WriteDenied", "AlreadyExists", DENIED)
+    assert fault["since"] == fleet.CREATED
+    assert [wait["code"] for wait in body["waits"]] == ["ReplicaUnschedulable"]
+    assert body["obstacle"] == ""
+
+
+def test_a_rejection_that_quotes_a_secret_is_told_without_it(person: Client, row: models.Cluster) -> None:
+    manifest = chat()
+    container = manifest["spec"]["template"]["cliques"][0]["spec"]["podSpec"]["containers"][0]
+    container["env"] = [{"name": "PASSWORD", "value": "correct horse"}]
+    told = "create Pod default/chat-0: Invalid value: correct horse (422 Invalid)"
+    manifest["status"]["conditions"] = [condition("WriteDenied", "True", "Invalid", told)]
+    fleet.store_parts(row, manifest)
+    for path in (CHAT, f"{CHAT}diagnosis/"):
+        answer = person.get(path).content
+        assert b"Invalid value: " in answer
+        assert b"correct horse" not in answer
+
+
+def test_a_new_set_with_an_invalid_manifest_is_left_alone_and_nothing_is_planned_for_it(row: models.Cluster) -> None:
+    manifest = chat()
+    invalid = condition("Valid", "False", "InvalidSpec", "spec.replicas: must be 1 or more")
+    manifest["status"] = {"conditions": [invalid]}
+    fleet.store_sets(row, [manifest])
+    found = diagnosis_detail(PLACE)
+    assert [(fault.type, fault.message) for fault in found.faults] == [("Valid", "spec.replicas: must be 1 or more")]
+    assert found.obstacle == "The manifest is not valid, so the controller does nothing until you correct it."
+    assert (found.steps, found.waits, found.findings) == (0, (), ())
+
+
+def test_a_set_that_was_acted_on_is_planned_for_although_its_manifest_is_invalid_now(row: models.Cluster) -> None:
+    manifest = chat()
+    manifest["status"]["conditions"] = [condition("Valid", "False", "InvalidSpec", "spec.replicas: must be 1 or more")]
+    fleet.store_sets(row, [manifest])
+    found = diagnosis_detail(PLACE)
+    assert [fault.type for fault in found.faults] == ["Valid"]
+    assert found.obstacle == ""
+    assert found.steps > 0
+
+
 # ---- history
 
 
