@@ -132,10 +132,11 @@ def _cluster_notice(row: Cluster) -> ClusterNotice | None:
     if row.trouble_code:
         return ClusterNotice(row.name, f"{row.trouble}{heard}", "warn")
     if not row.complete:
-        return ClusterNotice(row.name, "is being listed; some objects are not shown yet.", "info")
+        return ClusterNotice(row.name, "The cluster is being listed; some objects are not shown yet.", "info")
     if row.heard_at is None or timezone.now() - row.heard_at > timedelta(seconds=settings.CLUSTER_MAX_AGE_SECONDS):
         contact = f"last answered {age(row.heard_at)} ago" if row.heard_at else "has never answered"
-        return ClusterNotice(row.name, f"{contact}; its data may be out of date. Is the watcher running?", "warn")
+        sentence = f"The cluster {contact}, so its data may be out of date. Is the watcher running?"
+        return ClusterNotice(row.name, sentence, "warn")
     return ClusterNotice(row.name, row.other_operator, "warn") if row.other_operator else None
 
 

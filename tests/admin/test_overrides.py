@@ -151,7 +151,7 @@ def test_the_live_check_says_what_saving_would_do(ada: Client, add_workload: Add
     found = ada.post(CHECK, _typed(strategy="", reason="", **_rows({"name": "decode", "max_surge": "50%"}))).json()
     assert found["errors"] == {"reason": ["Give a reason: others must judge whether it is still needed."]}
     assert "sandbox/web/chat" in found["html"]
-    assert "1 unavailable, 2 surge" in found["html"]
+    assert "maxUnavailable 1, maxSurge 2" in found["html"]
     assert found["components"] == ["decode", "frontend"]
     assert not StrategyOverride.objects.exists()
     assert not AuditEntry.objects.exists()

@@ -117,11 +117,11 @@ def test_the_product_is_ready_while_one_of_several_clusters_is_heard(
     settings.READINESS_CACHE_SECONDS = 0.0
     heartbeats.record_sweep(redis)
     heartbeats.record_cluster_heartbeat(redis, "east", {"pods": 3})
-    heartbeats.record_cluster_trouble(redis, "west", "Unreachable: list pods: the server cannot be reached")
+    heartbeats.record_cluster_trouble(redis, "west", "Unreachable: The API server cannot be reached (list pods).")
     response = client.get("/readyz", headers={"Authorization": "Bearer only-for-this-test"})
     parts = {part["name"]: part["ok"] for part in response.json()["parts"]}
     assert (response.status_code, parts["cluster east"], parts["cluster west"]) == (200, True, False)
-    heartbeats.record_cluster_trouble(redis, "east", "Unreachable: list pods: the server cannot be reached")
+    heartbeats.record_cluster_trouble(redis, "east", "Unreachable: The API server cannot be reached (list pods).")
     assert client.get("/readyz").status_code == 503
 
 

@@ -211,7 +211,7 @@ def test_surge_is_told_apart_from_what_is_updated(viewer: Client, row: models.Cl
     models.Pod.objects.filter(clique="chat-0-web", index=3).update(template_hash=current)
     page = get(viewer)
     assert "0 of 9 pods are updated, 10 are available; 1 is surge." in page
-    assert "10 of 9 pods, 1 surge" in page
+    assert "10 pods, 9 desired, 1 surge" in page
 
 
 def test_a_current_pod_that_does_not_serve_is_not_among_the_outdated(viewer: Client, row: models.Cluster) -> None:

@@ -60,7 +60,7 @@ def test_the_dry_run_names_every_object_and_changes_nothing(kept: Desk) -> None:
     before = kept.stage.stored()
     shown = unescape(try_out(kept))
     # 6 pods, 3 PodCliques, a group, a gang, the set
-    assert "12 objects would be changed. 6 pods stay as they are, none is replaced." in shown
+    assert "12 objects would be changed. 6 pods keep running; none is replaced." in shown
     assert "PodGang chat-0" in shown
     assert f"['{GROVE_FINALIZER}'] → []" in shown
     assert GROVES_HASH in shown
@@ -85,7 +85,7 @@ def test_the_form_takes_over_once_and_leads_back(kept: Desk) -> None:
     assert {pod["metadata"]["uid"] for pod in kept.stage.loop.pods()} == pods
     assert kept.send("take-over", agree(kept)).status_code == 302
     assert kept.commands().count(("take_over_workload", "Begun")) == 1
-    assert "everything is Grove UI's already" in unescape(try_out(kept))
+    assert "Nothing to change: Grove UI already manages every object." in unescape(try_out(kept))
 
 
 def test_the_form_says_why_a_takeover_is_refused(kept: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
