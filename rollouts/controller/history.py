@@ -31,10 +31,9 @@ from rollouts.engine.model.actions import Create, Kind, Plan, TimelineEvent
 from rollouts.engine.model.conditions import PROGRESSING, STUCK, find_condition
 from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.engine.model.times import parse_time
-from rollouts.engine.model.workload import Workload
+from rollouts.engine.model.workload import REVISIONS_KEPT, Workload
 from rollouts.engine.rollout.update import read_progress
 from rollouts.models import Revision, Rollout, Sample, Step
-from rollouts.models.history import REVISIONS_KEPT
 from rollouts.telemetry import metrics
 
 Outcome = Rollout.Outcome

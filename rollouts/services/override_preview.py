@@ -50,7 +50,8 @@ DRAFT_ID: Final = -1
 _MAX_NAMES: Final = 6
 _TYPE: Final = StringType(choices=tuple(Strategy))
 _INVALID_NAME: Final = (
-    "{field} may have lower-case letters, digits and hyphens, at most 63; correct it, or leave it empty"
+    "{field} may contain only lower-case letters, digits and hyphens, at most 63 characters; correct it, or leave it "
+    "empty"
 )
 
 

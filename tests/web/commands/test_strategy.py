@@ -115,7 +115,7 @@ def test_a_cluster_that_is_full_stops_surge(admin: Client, chat: models.Cluster)
     assert "stuck" not in say(trial(admin, **surge))
     words = say(trial(admin, **surge, full="1"))
     assert "It gets stuck; with the present strategy it does not." in words
-    assert "Possible remedies: Look at the nodes" in words
+    assert "Possible remedies: Check the nodes" in words
 
 
 def test_a_chosen_type_is_put_down_only_where_it_would_not_follow(
