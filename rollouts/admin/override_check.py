@@ -76,7 +76,7 @@ def _summarize(check: OverrideCheck, rows: tuple[AffectedRow, ...]) -> str:
             ("changes", "would change"),
             ("same", "would stay unchanged"),
             ("refused", f"would break a rule and keep {kept}"),
-            ("unreadable", "unreadable"),
+            ("unreadable", "with a manifest that is not valid"),
         )
         if state in states
     ]

@@ -46,7 +46,7 @@ from rollouts.services.workload_client import WorkloadClient, open_writable_clie
 
 _MAX_NAMED: Final = 500  # units in the audit log, by name
 _MARK_LENGTH: Final = 16
-_NO_SURGE: Final = "This surge no longer exists: it was deleted, or its pods are wanted now."
+_NO_SURGE: Final = "This surge no longer exists: it was deleted, or its pods are no longer surge."
 
 
 @dataclass(frozen=True, slots=True)

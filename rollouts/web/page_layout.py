@@ -45,7 +45,7 @@ def viewer_required(view: View[_P, _R]) -> View[_P, _R | HttpResponse]:
     @wraps(view)
     def reading(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> _R | HttpResponse:
         if not permissions.may_view(request.user):
-            return _render_message(request, "No access yet", _NO_ROLE_SENTENCE, HTTPStatus.FORBIDDEN)
+            return _render_message(request, "No access yet", permissions.NO_ROLE_SENTENCE, HTTPStatus.FORBIDDEN)
         try:
             return view(request, *args, **kwargs)
         except NotFound as refusal:
@@ -66,9 +66,6 @@ def fragment_view(find: Callable[Concatenate[QueryDict, _P], Fragment]) -> Fragm
     view = cast("FragmentView", answering)
     view.find_fragment = find
     return view
-
-
-_NO_ROLE_SENTENCE: Final = "Your account has no role. Ask an administrator for the role viewer."
 
 
 def _render_message(request: HttpRequest, title: str, sentence: str, status: HTTPStatus) -> HttpResponse:
