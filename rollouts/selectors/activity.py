@@ -29,6 +29,11 @@ WAITS_SHOWN: Final = 4
 MAX_WAITS: Final = 40
 # How many sentences one card has; equal waits share a card.
 SENTENCES_SHOWN: Final = 3
+# By the number of desired pods.
+_SETTLED: Final = {
+    0: "The workload is scaled to 0.",
+    1: "The only pod is available and runs the current template.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,11 +139,15 @@ def _render_sentence(detail: WorkloadDetail, diagnosis: Diagnosis, counts: Count
     if counts is None:
         return "The manifest is not valid, so the controller does nothing."
     if detail.state is State.SETTLED:
-        return f"All {counts.desired} pods are available and run the current template."
+        return _SETTLED.get(counts.desired, f"All {counts.desired} pods are available and run the current template.")
     if detail.state is State.WAITING:
-        return f"{outdated} of {counts.desired} pods are outdated. Delete a pod to replace it by an updated one."
+        verb = "is" if outdated == 1 else "are"
+        return f"{outdated} of {counts.desired} pods {verb} outdated. Delete a pod to replace it by an updated one."
     extra = f"; {counts.surge} {'is' if counts.surge == 1 else 'are'} surge" if counts.surge else ""
-    return f"{counts.updated} of {counts.desired} pods are updated, {counts.available} are available{extra}."
+    updated, available = ("is" if number == 1 else "are" for number in (counts.updated, counts.available))
+    return (
+        f"{counts.updated} of {counts.desired} pods {updated} updated, {counts.available} {available} available{extra}."
+    )
 
 
 def _group_alike(waits: Iterable[Wait]) -> Iterable[Sequence[Wait]]:

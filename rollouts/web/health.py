@@ -21,7 +21,7 @@ GetResponse = Callable[[HttpRequest], HttpResponse]
 
 
 _CLUSTERS_NOT_READY: Final = (
-    "A cluster is not usable. The page Clusters shows which and why, and so does this answer with METRICS_TOKEN."
+    "A cluster is not usable. The page Clusters shows which and why. To see it here, send METRICS_TOKEN."
 )
 
 

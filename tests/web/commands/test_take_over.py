@@ -77,7 +77,7 @@ def test_whoever_does_not_say_that_the_operator_is_gone_takes_nothing_over(kept:
 def test_the_form_takes_over_once_and_leads_back(kept: Desk) -> None:
     fields, pods = agree(kept), {pod["metadata"]["uid"] for pod in kept.stage.loop.pods()}
     assert kept.send("take-over", fields).status_code == 302
-    assert "Grove UI manages 12 objects now. None of 6 pods is replaced." in say(page_of(kept))
+    assert "Grove UI manages chat now. 12 objects were changed; none of the 6 pods was replaced." in say(page_of(kept))
     assert "finalizers" not in kept.stage.stored()["metadata"]
     gang = kept.stage.cluster.get(PODGANGS, "chat-0", namespace=kept.stage.namespace)
     assert gang["metadata"]["labels"][REPLICA_INDEX] == "0"
