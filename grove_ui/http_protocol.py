@@ -205,7 +205,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def drop(self) -> None:
         """Drop the incomplete request, to make room for others."""
         if self._awaits_head and self._is_idle:
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "The server has too many requests. Send it again.")
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, "The server has too many requests. Send the request again.")
         else:
             self.close_now()
 

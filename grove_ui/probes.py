@@ -34,7 +34,7 @@ Check = Callable[[], list[ReadinessCheck]]
 # Longer than the 5 s that the connection pools wait for PostgreSQL and Redis, so that the check names the reason.
 CHECK_TIMEOUT_SECONDS: Final = 6.0
 _CLUSTERS_NOT_READY: Final = (
-    "A cluster is not usable. The page Clusters shows which and why, and so does this answer with METRICS_TOKEN."
+    "A cluster is not usable. The page Clusters shows which and why. To see it here, send METRICS_TOKEN."
 )
 
 

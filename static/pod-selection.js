@@ -92,7 +92,8 @@ function restoreSelection() {
   roving.restoreFocus();
   if (!gone.length) return;
   const few = gone.slice(0, 3).join(", ");
-  droppedNotice.textContent = `No longer selected (gone, terminating or up to date): ${few}${gone.length > 3 ? ` and ${gone.length - 3} more` : ""}.`;
+  const names = `${few}${gone.length > 3 ? ` and ${gone.length - 3} more` : ""}`;
+  droppedNotice.textContent = `${gone.length} of the pods that you selected can no longer be deleted (${droppedNotice.dataset.reasons}): ${names}.`;
   droppedNotice.hidden = false;
   form.dispatchEvent(new Event("change", { bubbles: true }));
 }

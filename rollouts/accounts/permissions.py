@@ -76,6 +76,7 @@ _COMMANDS_WITHOUT_NAMESPACE: Final = frozenset({Command.CREATE_TOKEN, Command.RE
 READ_ONLY_COMMANDS: Final = frozenset({Command.TEST_CLUSTER, Command.EXPORT_AUDIT})
 
 VIEW_PERMISSION: Final = "rollouts.view_workload"
+NO_ROLE_SENTENCE: Final = "Your account has no role. Ask an administrator for the role viewer."
 # Allows commands in all namespaces without a grant.
 COMMAND_ANYWHERE: Final = "rollouts.command_anywhere"
 

@@ -80,7 +80,7 @@ class AuditedAdmin(BaseAdmin):
         except PermissionDenied:
             if request.method == "POST":
                 row = self.get_object(request, unquote(object_id)) if object_id else None
-                detail = f"May not change the {self.opts.verbose_name} {row or ''}".strip() + "."
+                detail = f"The account may not change the {self.opts.verbose_name} {row or ''}".strip() + "."
                 place = self.place_of(row) if row else WorkloadRef()
                 record(caller_of(request, Source.ADMIN), self.command, place, Result.REFUSED, detail=detail)
             raise

@@ -20,7 +20,7 @@ def dashboard_callback(request: HttpRequest, context: dict[str, Any]) -> dict[st
     """Return the context of the first page."""
     context = {**context, "title": "Overview"}
     if not permissions.may_view(request.user):
-        return context
+        return {**context, "refusal": permissions.NO_ROLE_SENTENCE}
     now = timezone.now()
     in_force = StrategyOverride.objects.in_force(now).select_related("author")
     soonest = in_force.order_by(F("expires_at").asc(nulls_last=True))

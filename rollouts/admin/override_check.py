@@ -69,13 +69,14 @@ def _summarize(check: OverrideCheck, rows: tuple[AffectedRow, ...]) -> str:
         return "It matches no workload."
     states = [row.state for row in rows]
     matched = "1 workload" if check.total == 1 else f"{check.total} workloads"
+    kept = "its strategy" if states.count("refused") == 1 else "their strategies"
     outcomes = [
         f"{states.count(state)} {words}"
         for state, words in (
             ("changes", "would change"),
             ("same", "would stay unchanged"),
-            ("refused", "cannot use it"),
-            ("unreadable", "unreadable"),
+            ("refused", f"would break a rule and keep {kept}"),
+            ("unreadable", "with a manifest that is not valid"),
         )
         if state in states
     ]
@@ -104,4 +105,4 @@ def _levels(before: ResolvedStrategy, after: ResolvedStrategy) -> Iterator[Level
 def _render_level(level: Level) -> str:
     if level.budget is None:
         return "no automatic updates"
-    return f"{level.budget.max_unavailable} unavailable, {level.budget.max_surge} surge"
+    return f"maxUnavailable {level.budget.max_unavailable}, maxSurge {level.budget.max_surge}"

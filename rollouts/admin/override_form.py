@@ -150,7 +150,7 @@ class OverrideForm(forms.ModelForm):  # type: ignore[type-arg]
         required=False,
         max_length=MAX_REASON_CHARACTERS,
         widget=forms.Textarea({"class": "grove-input", "rows": 3, "aria-required": "true"}),
-        help_text="Others decide by it whether the override is still needed.",
+        help_text="Other users need it to decide whether the override is still needed.",
     )
     expires_at = forms.DateTimeField(
         label="Ends at (UTC)",

@@ -184,7 +184,7 @@ class StrategyOverrideAdmin(BaseAdmin):
             return HttpResponseRedirect(back)
         text = (
             f"{render_settings(row)} for {render_target(row)}. "
-            "After that, these workloads use the strategy in their manifests."
+            "These workloads then use their manifests and any other matching overrides."
         )
         back = reverse("admin:rollouts_strategyoverride_change", args=[pk])
         return confirmation_page(self, request, Confirmation(f"End override {pk} now?", text, "End the override", back))

@@ -27,7 +27,7 @@ class IsSignedIn(BasePermission):
 class CanViewWorkloads(IsSignedIn):
     """An account that may view workloads: the default of all views."""
 
-    message = "Your account has no role yet, so you cannot view anything. Ask an administrator for the role viewer."
+    message = permissions.NO_ROLE_SENTENCE
 
     def has_permission(self, request: Request, view: Any) -> bool:
         """Return whether the caller may read; for other methods the service checks and records refusals."""

@@ -246,7 +246,7 @@ class TakenOverAnswer(serializers.Serializer[Any]):
 
     workload = PlaceAnswer()
     objects = serializers.IntegerField(help_text="Number of objects that were changed, or would be.")
-    pods = serializers.IntegerField(help_text="Number of pods that stay unchanged.")
+    pods = serializers.IntegerField(help_text="Number of pods that keep running.")
     outdated = serializers.IntegerField(help_text="Number of outdated pods; an update replaces them afterwards.")
     problem = serializers.CharField(help_text="Why it was not taken over. Empty: it was.")
 

@@ -269,7 +269,7 @@ def _describe(error: Exception, retry_policy: RetryPolicy) -> str:
     """Return what failed below HTTP; the messages of the libraries are in the chained cause."""
     match error:
         case NewConnectionError():
-            return "the server cannot be reached"
+            return "the API server cannot be reached"
         case ConnectTimeoutError():
             return f"no connection within {retry_policy.connect_timeout:g} s"
         case ReadTimeoutError():

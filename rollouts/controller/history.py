@@ -31,10 +31,10 @@ from rollouts.engine.model.actions import Create, Kind, Plan, TimelineEvent
 from rollouts.engine.model.conditions import PROGRESSING, STUCK, find_condition
 from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.engine.model.times import parse_time
-from rollouts.engine.model.workload import Workload
+from rollouts.engine.model.workload import REVISIONS_KEPT, Workload
+from rollouts.engine.plan import messages
 from rollouts.engine.rollout.update import read_progress
 from rollouts.models import Revision, Rollout, Sample, Step
-from rollouts.models.history import REVISIONS_KEPT
 from rollouts.telemetry import metrics
 
 Outcome = Rollout.Outcome
@@ -254,7 +254,7 @@ def _create_rollout(recorded: RecordedWorkload, shown: _RolloutStatus, former: R
         },
     )
     if is_new:
-        begins = f"An update of {recorded.name} to {shown.to_hash} begins ({strategy})."
+        begins = messages.UPDATE_STARTED.format(name=recorded.name, current=shown.to_hash, strategy=strategy)
         text = begins if former is not None else f"{recorded.name} is deployed with {shown.to_hash}."
         _add_steps(rollout, [Step(reason="UpdateStarted", component=recorded.name, text=text)], started)
         was_there = _ensure_revision(recorded, shown)
@@ -274,7 +274,7 @@ def _update_rollout(rollout: Rollout, shown: _RolloutStatus, now: float) -> bool
     if rollout.ended is not None:
         return False
     if shown.ended is not None:
-        text = f"The update of {rollout.name} to {rollout.to_hash} has ended."
+        text = messages.UPDATE_ENDED.format(name=rollout.name, current=rollout.to_hash)
         # The status has whole seconds; within that second the clock of the pass is more exact.
         is_now = 0 <= now - shown.ended.timestamp() < 1
         return _end_rollout(rollout, Outcome.COMPLETE, _to_datetime(now) if is_now else shown.ended, text)

@@ -105,7 +105,8 @@ class StreamLimits:
                 )
             if len(opened.parts.keys() | slot.parts) > MAX_PARTS_PER_ACCOUNT:
                 raise TooManyStreams(
-                    f"Your pages may show {MAX_PARTS_PER_ACCOUNT} different live parts together. Close some pages."
+                    f"Your pages can show at most {MAX_PARTS_PER_ACCOUNT} different live parts together. Close some "
+                    "pages."
                 )
             self._accounts[account] = opened
             opened.streams += 1

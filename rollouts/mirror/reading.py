@@ -28,7 +28,7 @@ from rollouts.engine.rollout.update import read_progress
 
 Stranger = tuple[str, str]
 
-_NO_OWNER: Final = "It has the labels of this workload, but no object of Grove's controls it."
+_NO_OWNER: Final = "It has the labels of this workload, but no object of this workload controls it."
 _UNKNOWN_POSITION: Final = "Its labels do not say where it belongs in the workload."
 
 

@@ -11,8 +11,6 @@ from django.db import models
 
 from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH, UID_LENGTH
 
-REVISIONS_KEPT = 20  # of a workload
-
 
 class _OfWorkload(models.Model):
     """Something on record about one workload."""

@@ -139,7 +139,7 @@ def _cluster(part: str, name: str, *, is_one_of_several: bool = False) -> Readin
     heartbeat = heartbeats.fetch_cluster_heartbeat(redis_client(), name)
     last_data = "no data yet" if heartbeat.age is None else f"last data {heartbeat.age:.0f} s ago"
     if heartbeat.trouble:
-        ok, detail = False, f"Cluster {name} cannot be reached ({last_data}): {heartbeat.trouble}"
+        ok, detail = False, f"Cluster {name} is not usable ({last_data}): {heartbeat.trouble}"
     elif heartbeat.age is None:
         ok, detail = False, f"Cluster {name} has sent no data yet: is the watcher running?"
     else:

@@ -34,6 +34,11 @@ SENTENCES_SHOWN: Final = 3
 _INVALID_AND_RECONCILED: Final = (
     "The controller still acts on this workload. Only new workloads are left alone until their manifest is valid."
 )
+# By the number of desired pods.
+_SETTLED: Final = {
+    0: "The workload is scaled to 0.",
+    1: "The only pod is available and runs the current template.",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,11 +160,15 @@ def _render_sentence(detail: WorkloadDetail, diagnosis: Diagnosis, counts: Count
     if diagnosis.obstacle or counts is None:
         return diagnosis.obstacle
     if detail.state is State.SETTLED:
-        return f"All {counts.desired} pods are available and run the current template."
+        return _SETTLED.get(counts.desired, f"All {counts.desired} pods are available and run the current template.")
     if detail.state is State.WAITING:
-        return f"{outdated} of {counts.desired} pods are outdated. Delete a pod to replace it by an updated one."
+        verb = "is" if outdated == 1 else "are"
+        return f"{outdated} of {counts.desired} pods {verb} outdated. Delete a pod to replace it by an updated one."
     extra = f"; {counts.surge} {'is' if counts.surge == 1 else 'are'} surge" if counts.surge else ""
-    return f"{counts.updated} of {counts.desired} pods are updated, {counts.available} are available{extra}."
+    updated, available = ("is" if number == 1 else "are" for number in (counts.updated, counts.available))
+    return (
+        f"{counts.updated} of {counts.desired} pods {updated} updated, {counts.available} {available} available{extra}."
+    )
 
 
 def _has_card(fault: ConditionNote, diagnosis: Diagnosis) -> bool:

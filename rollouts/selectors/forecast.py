@@ -217,10 +217,12 @@ def _describe_ready(given: Assumptions, current: list[CliqueExpectation]) -> Ite
         )
         return
     for one in current[:_MAX_CLIQUES_SHOWN]:
-        source = f"measured on {one.pods} pod{'s' * (one.pods != 1)}" if one.pods else "assumed: none was measured"
+        source = (
+            f"measured on {one.pods} pod{'s' * (one.pods != 1)}" if one.pods else "assumed, since no pod was measured"
+        )
         yield Assumption(
             AssumptionKind.READY,
-            f"New pods of {one.clique} take {_render_seconds(one.seconds)} to become Ready, {source}.",
+            f"New pods of {one.clique} take {_render_seconds(one.seconds)} to become Ready ({source}).",
         )
     if len(current) > _MAX_CLIQUES_SHOWN:
         slowest = max(one.seconds for one in current)
@@ -240,23 +242,23 @@ def _describe_never_ready(never: list[CliqueExpectation]) -> Iterator[Assumption
 def _describe_termination(given: Assumptions, surroundings: ClusterSnapshot) -> Iterator[Assumption]:
     if given.seconds_to_terminate is not None:
         yield Assumption(
-            AssumptionKind.TERMINATION, f"Deleted pods take {_render_seconds(given.seconds_to_terminate)} to end."
+            AssumptionKind.TERMINATION, f"Deleted pods take {_render_seconds(given.seconds_to_terminate)} to terminate."
         )
     elif surroundings.termination_seconds is None:
         yield Assumption(
             AssumptionKind.TERMINATION,
-            f"Deleted pods take {_render_seconds(DEFAULT_TERMINATION_SECONDS)} to end, assumed.",
+            f"Deleted pods take {_render_seconds(DEFAULT_TERMINATION_SECONDS)} to terminate (assumed).",
         )
     else:
         number, seconds = surroundings.terminated_pods, _render_seconds(surroundings.termination_seconds)
         counted = f"measured on {number} pod{'s' * (number != 1)}"
-        yield Assumption(AssumptionKind.TERMINATION, f"Deleted pods take {seconds} to end, {counted}.")
+        yield Assumption(AssumptionKind.TERMINATION, f"Deleted pods take {seconds} to terminate ({counted}).")
 
 
 def _render_seconds(seconds: float) -> str:
     """Return a number of seconds, with a decimal for short ones.
 
-    >>> [_say(seconds) for seconds in (0.5, 2.04, 30.0, 600.0)]
+    >>> [_render_seconds(seconds) for seconds in (0.5, 2.04, 30.0, 600.0)]
     ['0.5 s', '2 s', '30 s', '600 s']
     """
     return f"{seconds:.1f}".removesuffix(".0") + " s" if seconds < _DECIMALS_BELOW_SECONDS else f"{seconds:.0f} s"

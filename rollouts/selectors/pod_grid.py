@@ -44,7 +44,7 @@ class PodState(StrEnum):
     FAILING = "failing"  # on a node, with a problem, or ended
     PENDING = "pending"  # no node yet
     GATED = "gated"  # it waits until its gang is complete
-    LEAVING = "leaving"
+    TERMINATING = "terminating"
 
 
 class ReplicaState(StrEnum):
@@ -55,8 +55,8 @@ class ReplicaState(StrEnum):
     OUTDATED = "outdated"
     STARTING = "starting"
     DOWN = "not available"
-    LEAVING = "leaving"
-    ABSENT = "not there"
+    TERMINATING = "terminating"
+    ABSENT = "not created"
 
 
 @value
@@ -78,6 +78,11 @@ class CliqueCells:
     is_available: bool
     cells: tuple[Cell, ...]
 
+    @property
+    def availability(self) -> str:
+        """How many of its pods are available."""
+        return _render_available(self.available, self.wanted)
+
 
 @value
 class GroupReplicaCells:
@@ -96,7 +101,7 @@ class GroupReplicaCells:
         words = [
             f"replica {self.index}",
             *(["surge"] if self.is_surge else []),
-            *(["leaving"] if self.is_leaving else []),
+            *(["terminating"] if self.is_leaving else []),
         ]
         words.append("available" if self.is_available else "not available")
         return ", ".join([*words, *(["outdated"] if self.is_outdated else [])])
@@ -111,6 +116,11 @@ class GroupCells:
     available: int  # of its replicas
     is_available: bool
     boxes: tuple[GroupReplicaCells, ...]
+
+    @property
+    def availability(self) -> str:
+        """How many of its replicas are available."""
+        return _render_available(self.available, self.wanted)
 
 
 @value
@@ -135,10 +145,12 @@ class ReplicaGrid:
 
     @property
     def sentence(self) -> str:
-        """The state of its pods, for screen readers."""
+        """The state of its pods."""
         if self.state is ReplicaState.ABSENT:
-            return "its pods are gone or not created yet"
+            return "its pods are deleted or not created yet"
         pods = f"{self.available} of {self.wanted} pods available"
+        if self.available > self.wanted:  # some are surge
+            pods = f"{self.available} pods available, {self.wanted} desired"
         return f"{pods}, {self.outdated} outdated" if self.outdated else pods
 
 
@@ -172,6 +184,11 @@ class PodGrid:
         """The width of a tile: narrow, middle or wide."""
         most = max((replica.cell_count for replica in self.replicas), default=0)
         return next((name for name, places in _TILE_WIDTHS.items() if most <= places), "wide")
+
+
+def _render_available(available: int, wanted: int) -> str:
+    # With surge more are available than wanted, and "5 of 4" would be no number of them.
+    return f"{available} available, {wanted} desired" if available > wanted else f"{available} of {wanted}"
 
 
 def build_grid(tree: WorkloadTree, workload: Workload | None) -> PodGrid:
@@ -329,7 +346,7 @@ def _empty_cell(clique: str, index: int) -> Cell:
 
 def _compute_pod_state(pod: PodNode) -> PodState:
     if pod.leaving:
-        return PodState.LEAVING
+        return PodState.TERMINATING
     if pod.gated:
         return PodState.GATED
     if pod.available:
@@ -356,7 +373,7 @@ def _compute_replica_state(node: ReplicaNode, cliques: Iterable[CliqueNode]) -> 
         return ReplicaState.ROLLING
     pods = [pod for clique in cliques for pod in clique.pods]
     if pods and all(pod.leaving for pod in pods):
-        return ReplicaState.LEAVING
+        return ReplicaState.TERMINATING
     if not node.available:
         return ReplicaState.DOWN if node.outdated else ReplicaState.STARTING
     return ReplicaState.OUTDATED if node.outdated else ReplicaState.STARTING

@@ -24,7 +24,7 @@ from rollouts.selectors.revisions import RevisionNumbers, mask_image
 from rollouts.selectors.timestamps import to_datetime
 from rollouts.selectors.workload_snapshot import WorkloadSnapshot, read_snapshot
 
-_UNREADABLE: Final = "The manifest of the workload is not valid, so its objects have no position."
+_UNREADABLE: Final = "The manifest of the workload is not valid, so Grove UI cannot arrange its objects."
 
 
 @value

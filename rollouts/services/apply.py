@@ -44,6 +44,7 @@ from rollouts.services.edit import (
     finish_edit,
     render_audit_side,
     require_expected,
+    too_many_conflicts,
 )
 from rollouts.services.pod_security import find_pod_security_violations
 from rollouts.services.workload_client import (
@@ -153,9 +154,7 @@ class _ServerSideApply:
                 return finish_edit(
                     self._client, audited, before, stored, report.warnings, dry_run=False, is_new=live is None
                 )
-        raise errors.VersionConflict(
-            f"{self._client.place.name} was modified {MAX_ATTEMPTS} times while this command ran. Try again."
-        )
+        raise too_many_conflicts(self._client.place.name)
 
     def fetch(self, expected: str | None) -> Obj | None:
         """Return the workload if it exists; raises VersionConflict when the caller saw another version."""
@@ -186,9 +185,7 @@ class _ServerSideApply:
             if tried is not None:
                 return tried
             live = self._client.fetch()
-        raise errors.VersionConflict(
-            f"{self._client.place.name} was modified {MAX_ATTEMPTS} times while this command ran. Try again."
-        )
+        raise too_many_conflicts(self._client.place.name)
 
     def validate(self, live: Obj | None, tried: Obj) -> ValidationReport:
         """Return the warnings about the workload after an apply; raises ValidationFailed with the errors."""

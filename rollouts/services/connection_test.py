@@ -44,6 +44,9 @@ _COMMAND_PERMISSIONS: Final[tuple[tuple[str, Resource, str], ...]] = (
 )
 
 
+_UNKNOWN_PERMISSIONS: Final = "The permissions of Grove UI's account are unknown"
+
+
 @dataclass(frozen=True, slots=True)
 class Line:
     """One request, and its result."""
@@ -99,7 +102,8 @@ def _check_reachable(cluster: ClusterClient) -> Line:
     try:
         version = cluster.version(retry=False)
     except Unauthorized as error:
-        return Line("Reach", ok=False, sentence=f"The API server rejects our credentials; renew them: {error}")
+        sentence = f"The API server rejects the credentials of Grove UI's account; renew them: {error}"
+        return Line("Reach", ok=False, sentence=sentence)
     except ClusterError as error:
         return Line("Reach", ok=False, sentence=str(error))
     return Line(
@@ -120,9 +124,12 @@ def _check_readable(cluster: ClusterClient) -> Iterator[Line]:
         except ClusterError as error:
             others.append(str(error))
     yield _make_line(
-        "Definitions", missing, "Every kind is installed.", "Install deploy/crds; the API server does not have {}."
+        "Definitions", missing, "Every kind is installed.", "The API server does not serve {}. Apply deploy/crds."
     )
-    yield _make_line("Reading", refused, "Our account may list every kind.", "Grant our account to list and watch {}.")
+    yield _make_line(
+        *("Reading", refused, "Grove UI's account may list every kind."),
+        "Grove UI's account may not list and watch {}. Grant it a role that allows both.",
+    )
     if others:
         yield Line("Answers", ok=False, sentence=others[0])
 
@@ -139,14 +146,15 @@ def _check_permissions(
             return Line(
                 name,
                 ok=None,
-                sentence="Our permissions are unknown: the API server has no SelfSubjectAccessReview.",
+                sentence=f"{_UNKNOWN_PERMISSIONS}: the API server has no SelfSubjectAccessReview.",
             )
         except ClusterError as error:
-            return Line(name, ok=None, sentence=f"Our permissions are unknown: {error}")
+            return Line(name, ok=None, sentence=f"{_UNKNOWN_PERMISSIONS}: {error}")
         if not (answer.get("status") or {}).get("allowed"):
             refused.append(f"{verb} {kind}{'/' + subresource if subresource else ''}")
     return _make_line(
-        name, refused, f"Our account may {what}.", "Bind the roles in deploy/rbac; our account may not {}."
+        *(name, refused, f"Grove UI's account may {what}."),
+        "Grove UI's account may not {}. Bind it to the roles in deploy/rbac.",
     )
 
 

@@ -115,7 +115,12 @@ def apply_edit(
         if stored is not None:
             return finish_edit(client, audited, live, stored, warnings, dry_run=dry_run)
         live = fetch_expected(client, expected, seen=live)
-    raise VersionConflict(f"{client.place.name} was modified {MAX_ATTEMPTS} times while this command ran. Try again.")
+    raise too_many_conflicts(client.place.name)
+
+
+def too_many_conflicts(name: str) -> VersionConflict:
+    """Return the error for an object that other writers changed at every attempt."""
+    return VersionConflict(f"{name} was modified {MAX_ATTEMPTS} times while this command ran. Try again.")
 
 
 def evaluate_edit(caller: Caller, place: WorkloadRef, live: Obj, edit: EditFunction) -> tuple[Obj, tuple[Finding, ...]]:

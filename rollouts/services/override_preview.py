@@ -39,7 +39,7 @@ from rollouts.models import StrategyOverride, Workload
 from rollouts.runtime.connections import configured_cluster_names
 
 MAX_DAYS: Final = 90
-"""A change that should last longer belongs into the manifest."""
+"""A change that should last longer belongs in the manifest."""
 MAX_REASON_CHARACTERS: Final = 2_000
 MAX_COMPONENTS: Final = 128
 MAX_CHECKED: Final = 200
@@ -50,7 +50,8 @@ DRAFT_ID: Final = -1
 _MAX_NAMES: Final = 6
 _TYPE: Final = StringType(choices=tuple(Strategy))
 _INVALID_NAME: Final = (
-    "{field} may have lower-case letters, digits and hyphens, at most 63; correct it, or leave it empty"
+    "{field} may contain only lower-case letters, digits and hyphens, at most 63 characters; correct it, or leave it "
+    "empty"
 )
 
 
@@ -231,7 +232,7 @@ def _check_reason_and_expiry(draft: OverrideDraft, now: datetime) -> Iterator[Fi
         yield Finding(
             "reason",
             FindingCode.FIELD_MISSING,
-            "give a reason: others must judge whether it is still needed",
+            "give a reason: other users need it to decide whether the override is still needed",
         )
     elif len(draft.reason) > MAX_REASON_CHARACTERS:
         yield FieldError(
@@ -242,7 +243,7 @@ def _check_reason_and_expiry(draft: OverrideDraft, now: datetime) -> Iterator[Fi
     elif draft.expires_at <= now:
         yield Finding("expires_at", FindingCode.OUT_OF_RANGE, "this time is in the past; choose a later one")
     elif draft.expires_at > now + timedelta(days=MAX_DAYS):
-        sentence = f"choose an end at most {MAX_DAYS} days from now; a longer change belongs into the manifest"
+        sentence = f"choose an end at most {MAX_DAYS} days from now; a longer change belongs in the manifest"
         yield Finding("expires_at", FindingCode.OUT_OF_RANGE, sentence)
 
 

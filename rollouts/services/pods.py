@@ -24,7 +24,7 @@ from rollouts.accounts.commands import Command, WorkloadRef
 from rollouts.accounts.errors import InvalidState
 from rollouts.cluster import Obj
 from rollouts.controller.effective_strategy import compute_effective_strategy, list_overrides
-from rollouts.engine.manifest.findings import Finding, FindingCode
+from rollouts.engine.manifest.edits import make_unknown_component
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.model.observed import Observed, Pod
 from rollouts.engine.model.workload import Strategy, Workload
@@ -238,5 +238,4 @@ def _is_outdated(layout: Layout, pod: Pod, position: PodCliquePosition) -> bool:
 def _require_known_component(layout: Layout, selection: Selection) -> None:
     name = selection.component
     if name and name not in layout.cliques and name not in layout.groups and layout.find_position(name) is None:
-        sentence = "the set has no clique and no scaling group with this name"
-        raise invalid_command([Finding("selection.clique", FindingCode.UNKNOWN_COMPONENT, sentence)])
+        raise invalid_command([make_unknown_component("selection.clique")])

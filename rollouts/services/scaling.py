@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Final, TypeAlias
 
 from rollouts.accounts.commands import Command, WorkloadRef
-from rollouts.accounts.errors import VersionConflict
 from rollouts.cluster import Obj, Resource
 from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS
+from rollouts.engine.manifest.edits import make_unknown_component
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.manifest.references import MAX_PODS
@@ -20,7 +20,7 @@ from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, Worklo
 from rollouts.engine.tree.availability import compute_min_available, resolve_min_available
 from rollouts.mirror import ObjectChanges
 from rollouts.services.audit import AuditedCommand, Caller, audited_command
-from rollouts.services.edit import MAX_ATTEMPTS, Change, EditResult, fetch_expected
+from rollouts.services.edit import MAX_ATTEMPTS, Change, EditResult, fetch_expected, too_many_conflicts
 from rollouts.services.workload_client import (
     WorkloadClient,
     invalid_command,
@@ -78,7 +78,7 @@ def _scale(
                 client.write_through([ObjectChanges(resource, [stored])])
                 audited.done(before={change.field: before}, after={change.field: wanted.replicas})
             return EditResult(client.place, version_of_object(live), (change,), (), dry_run)
-    raise VersionConflict(f"{name} was modified {MAX_ATTEMPTS} times while this command ran. Try again.")
+    raise too_many_conflicts(name)
 
 
 def make_scale_change(resource: Resource, name: str, before: Any, after: int) -> Change:
@@ -127,8 +127,7 @@ def _find_component(workload: Workload, component: str) -> tuple[Component, Reso
         return group, PODCLIQUESCALINGGROUPS
     clique = next((one for one in workload.cliques if one.name == component), None)
     if clique is None:
-        sentence = "the set has no clique and no scaling group with this name"
-        raise invalid_command([Finding("component", FindingCode.UNKNOWN_COMPONENT, sentence)])
+        raise invalid_command([make_unknown_component("component")])
     owner = next((one.name for one in workload.groups if component in one.clique_names), None)
     if owner is not None:
         sentence = f"a clique in a scaling group is scaled with its group; scale {owner}, or leave out replica"

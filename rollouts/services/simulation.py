@@ -198,7 +198,7 @@ def _require_pod_limit(workload: Workload, observed: Observed) -> None:
     """
     pods = max(count_desired(workload, Observed()), count_desired(workload, observed), len(observed.pods))
     if pods > MAX_PODS:
-        raise InvalidState(f"This change concerns about {pods:,} pods. A simulation covers at most {MAX_PODS:,}.")
+        raise InvalidState(f"This change affects about {pods:,} pods. A simulation covers at most {MAX_PODS:,}.")
 
 
 @contextlib.contextmanager

@@ -43,7 +43,7 @@ from rollouts.services.workload_client import WorkloadClient, open_writable_clie
 
 _MAX_NAMED: Final = 500  # units in the audit log, by name
 _RESOURCES: Final = {Kind.GROUP: PODCLIQUESCALINGGROUPS, Kind.CLIQUE: PODCLIQUES, Kind.SERVICE: SERVICES}
-_NO_SURGE: Final = "This surge no longer exists: it was deleted, or its pods are wanted now."
+_NO_SURGE: Final = "This surge no longer exists: it was deleted, or its pods are no longer surge."
 
 
 @dataclass(frozen=True, slots=True)

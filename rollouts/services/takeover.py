@@ -55,6 +55,7 @@ from rollouts.services.workload_client import (
     invalid_command,
     open_client,
     translate_cluster_errors,
+    translate_operator_check_errors,
     version_of_object,
 )
 
@@ -177,7 +178,7 @@ def _list_grove_workloads(client: WorkloadClient) -> list[WorkloadRef]:
 
 
 def _require_no_operator(client: WorkloadClient, now: float) -> None:
-    with translate_cluster_errors("trace of another operator"):
+    with translate_operator_check_errors():
         other = find_other_operator_now(client.cluster, client.cluster_row, now)
     if other:
         raise InvalidState(other)
@@ -242,8 +243,8 @@ def _changes_of(adoption: Adoption) -> Iterator[Change]:
 def _compute_warnings(plan: AdoptionPlan) -> Iterator[Finding]:
     if plan.outdated:
         sentence = (
-            f"{len(plan.outdated)} of {plan.pods} pods run another template. The takeover does not replace them; the "
-            "update continues afterwards, as the strategy says."
+            f"{len(plan.outdated)} of {plan.pods} pods run another template. The takeover does not replace them; "
+            "afterwards the update strategy decides when pods are replaced."
         )
         yield Finding("pods", FindingCode.OUTDATED_PODS, sentence)
     for one in plan.skipped[:_MAX_LEFT_ALONE]:

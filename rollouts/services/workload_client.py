@@ -120,7 +120,7 @@ def open_writable_client(place: WorkloadRef) -> WorkloadClient:
     Only the mirror tells which objects Grove's operator wrote, so it must be complete.
     """
     client = open_client(place)
-    with translate_cluster_errors("trace of another operator"):
+    with translate_operator_check_errors():
         other = find_other_operator(client.cluster, client.cluster_row)
     if other:
         raise errors.InvalidState(other)
@@ -189,6 +189,16 @@ def translate_cluster_errors(what: str, *, is_write: bool = False, hiding: Seque
         raise translate_error(error, what, is_write=is_write, hiding=hiding) from error
 
 
+@contextlib.contextmanager
+def translate_operator_check_errors() -> Iterator[None]:
+    """Turn errors of the cluster during the check for another operator into errors of commands."""
+    try:
+        yield
+    except ClusterError as error:
+        sentence = f"Grove UI cannot check for another operator: {_mask_sentence(str(error), make_text_mask())}"
+        raise errors.ClusterUnavailable(sentence, error.retry_after) from error
+
+
 def translate_error(
     error: ClusterError, what: str, *, is_write: bool = False, hiding: Sequence[Obj] = ()
 ) -> errors.CommandRefused:
@@ -200,7 +210,7 @@ def translate_error(
         case NotFound():
             return errors.NotFound(f"The cluster has no {what}: {words}")
         case Forbidden():
-            return errors.PermissionDenied(f"The account of Grove UI lacks a permission in the cluster: {words}")
+            return errors.PermissionDenied(f"Grove UI's account lacks a permission in the cluster: {words}")
         case UnknownResource():
             return errors.InvalidState(f"The cluster does not have this kind of object; install the CRDs: {words}")
         case Throttled():

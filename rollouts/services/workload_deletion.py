@@ -24,7 +24,13 @@ from rollouts.manifests.masking import RECORD_READER
 from rollouts.models import Pod
 from rollouts.services.audit import Caller, audited_command
 from rollouts.services.deletion import make_changes
-from rollouts.services.edit import MAX_ATTEMPTS, compute_changes, fetch_expected, render_audit_side
+from rollouts.services.edit import (
+    MAX_ATTEMPTS,
+    compute_changes,
+    fetch_expected,
+    render_audit_side,
+    too_many_conflicts,
+)
 from rollouts.services.pods import read_observed
 from rollouts.services.workload_client import (
     WorkloadClient,
@@ -124,4 +130,4 @@ def _delete_with_preconditions(client: WorkloadClient, seen: Obj, expected: str 
             raise VersionConflict(
                 f"{client.place.name} has been deleted and created again since you loaded it; load it again."
             )
-    raise VersionConflict(f"{client.place.name} was modified {MAX_ATTEMPTS} times while this command ran. Try again.")
+    raise too_many_conflicts(client.place.name)

@@ -91,6 +91,6 @@ def _roll_back(live: Obj, ref: WorkloadRef, revision: int) -> Obj | InvalidEdit:
         return wanted
     workload = parse_workload(wanted)
     if isinstance(workload, ParseFailure) or compute_generation_hash(workload) != record.generation_hash:
-        sentence = f"the stored template of revision {revision} no longer gives the pods of that revision"
+        sentence = f"revision {revision} cannot be restored: its stored template now has another hash"
         return InvalidEdit((Finding("revision", FindingCode.UNKNOWN_VALUE, sentence),))
     return wanted

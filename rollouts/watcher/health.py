@@ -49,7 +49,17 @@ def find_health_issue(failures: Mapping[Resource, ClusterError]) -> HealthIssue 
         return HealthIssue(
             code, f"Grove UI's account may not list and watch {names}. Grant it a role that allows both."
         )
-    return HealthIssue(code, str(failures[min(resources, key=str)]))
+    return HealthIssue(code, _render_failure(failures[min(resources, key=str)]))
+
+
+def _render_failure(error: ClusterError) -> str:
+    """Return an error as a sentence; its message begins with the request, except for a wrong configuration."""
+    request, _, problem = str(error).partition(": ")
+    if isinstance(error, Misconfigured) or not problem:
+        return str(error)
+    if error.code:
+        return f"The API server rejects the request to {request}: {problem}."
+    return f"{problem[0].upper()}{problem[1:]} ({request})."
 
 
 def classify(error: ClusterError) -> Trouble:

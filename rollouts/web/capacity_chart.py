@@ -141,7 +141,7 @@ def _downsample(samples: Sequence[SamplePoint], start: datetime, seconds: float)
 def _labels(field: _PlotArea, last: SamplePoint) -> tuple[Label, ...]:
     desired, floor = field.y(last.desired), field.y(last.floor)
     if last.floor == last.desired:
-        return (Label("desired", desired, f"{last.desired} desired, the floor"),)
+        return (Label("desired", desired, f"{last.desired} desired (also the floor)"),)
     # The floor is never above the desired count, so it moves down.
     floor = max(floor, desired + _LINE_HEIGHT)
     return Label("desired", desired, f"{last.desired} desired"), Label("floor", floor, f"{last.floor} floor")

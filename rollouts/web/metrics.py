@@ -45,7 +45,7 @@ def page(request: HttpRequest) -> HttpResponse:
     if permissions.may_view(request.user):
         return _render_metrics(request)
     if request.user.is_authenticated:
-        refusal = "You may not see metrics: your account has no role. Ask an administrator for the role viewer.\n"
+        refusal = f"{permissions.NO_ROLE_SENTENCE}\n"
         return HttpResponse(refusal, status=403, content_type="text/plain; charset=utf-8")
     refusal = "Sign in, or send the header Authorization: Bearer <METRICS_TOKEN>.\n"
     return HttpResponse(

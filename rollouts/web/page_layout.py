@@ -45,7 +45,7 @@ def viewer_required(view: View[_P, _R]) -> View[_P, _R | HttpResponse]:
     @wraps(view)
     def reading(request: HttpRequest, /, *args: _P.args, **kwargs: _P.kwargs) -> _R | HttpResponse:
         if not permissions.may_view(request.user):
-            return _render_message(request, "No access yet", _NO_ROLE_SENTENCE, HTTPStatus.FORBIDDEN)
+            return _render_message(request, "No access yet", permissions.NO_ROLE_SENTENCE, HTTPStatus.FORBIDDEN)
         try:
             return view(request, *args, **kwargs)
         except NotFound as refusal:
@@ -66,9 +66,6 @@ def fragment_view(find: Callable[Concatenate[QueryDict, _P], Fragment]) -> Fragm
     view = cast("FragmentView", answering)
     view.find_fragment = find
     return view
-
-
-_NO_ROLE_SENTENCE: Final = "Your account has no role. Ask an administrator for the role viewer."
 
 
 def _render_message(request: HttpRequest, title: str, sentence: str, status: HTTPStatus) -> HttpResponse:
@@ -132,10 +129,11 @@ def _cluster_notice(row: Cluster) -> ClusterNotice | None:
     if row.trouble_code:
         return ClusterNotice(row.name, f"{row.trouble}{heard}", "warn")
     if not row.complete:
-        return ClusterNotice(row.name, "is being listed; some objects are not shown yet.", "info")
+        return ClusterNotice(row.name, "The cluster is being listed; some objects are not shown yet.", "info")
     if row.heard_at is None or timezone.now() - row.heard_at > timedelta(seconds=settings.CLUSTER_MAX_AGE_SECONDS):
         contact = f"last answered {age(row.heard_at)} ago" if row.heard_at else "has never answered"
-        return ClusterNotice(row.name, f"{contact}; its data may be out of date. Is the watcher running?", "warn")
+        sentence = f"The cluster {contact}, so its data may be out of date. Is the watcher running?"
+        return ClusterNotice(row.name, sentence, "warn")
     return ClusterNotice(row.name, row.other_operator, "warn") if row.other_operator else None
 
 

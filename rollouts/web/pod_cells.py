@@ -132,7 +132,7 @@ def _render_tile(replica: ReplicaGrid, picks: PodSelection | None) -> str:
 
 def _render_group_replicas(part: GroupCells, picks: PodSelection | None) -> str:
     return "".join(
-        f'<div class="group-replica{" surge" if box.is_surge else ""}{" leaving" if box.is_leaving else ""}" '
+        f'<div class="group-replica{" surge" if box.is_surge else ""}{" terminating" if box.is_leaving else ""}" '
         'role="group" '
         f'aria-label="{escape(part.name)} {box.label}">{_render_cells(box.cells, picks)}</div>'
         for box in part.boxes

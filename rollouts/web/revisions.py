@@ -62,7 +62,7 @@ def _describe_change(before: RevisionSummary | None, after: RevisionSummary) -> 
     names = [clique.name for clique in after.cliques if hashes.get(clique.name) != clique.template_hash]
     gone = [name for name in hashes if name not in {clique.name for clique in after.cliques}]
     words = [f"other changes in {', '.join(names)}"] if names else []
-    return ", ".join([*words, *(f"without {name}" for name in gone)]) or "what no pod is made of"
+    return ", ".join([*words, *(f"without {name}" for name in gone)]) or "changes that affect no pod"
 
 
 def _image_changes(before: Sequence[str], after: Sequence[str]) -> Iterator[str]:

@@ -65,9 +65,13 @@ class SignInView(views.LoginView):
     redirect_authenticated_user = True
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
-        """Add the name of the single sign-on provider, if any."""
+        """Add the name of the single sign-on provider, if any, and whether this installation has the sandbox."""
         provider: Oidc | None = settings.ENVIRONMENT.oidc
-        return {**super().get_context_data(**kwargs), "sso_name": provider.name if provider else None}
+        return {
+            **super().get_context_data(**kwargs),
+            "sso_name": provider.name if provider else None,
+            "is_sandbox": "sandbox" in settings.ENVIRONMENT.clusters,
+        }
 
     def form_invalid(self, form: SignInForm) -> HttpResponse:  # type: ignore[override]
         """Answer 401 for a wrong password, 429 for too many."""

@@ -91,7 +91,7 @@ def _render_budget(level: StrategyLevel) -> str:
         return ""
     if (level.resolved_max_unavailable, level.resolved_max_surge) == (1, 0):
         return "one at a time"
-    return f"unavailable {level.resolved_max_unavailable}, surge {level.resolved_max_surge}"
+    return f"maxUnavailable {level.resolved_max_unavailable}, maxSurge {level.resolved_max_surge}"
 
 
 def _capacity_context(scene: WorkloadContext) -> dict[str, Any]:

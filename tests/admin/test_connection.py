@@ -65,7 +65,7 @@ def test_a_real_server_is_asked_for_kinds_and_permissions(server: ApiServer, ada
     assert not without.ok
     assert lines["Definitions"].ok is False
     assert "podcliquesets.grove.io" in lines["Definitions"].sentence
-    assert "Install deploy/crds" in lines["Definitions"].sentence
+    assert "Apply deploy/crds" in lines["Definitions"].sentence
     install_definitions(ClusterClient(kubeconfig(server.kubeconfig, "admin")))
     assert _answers(_test(ada, "admin", **chosen, kube_contexts=("admin",))) == dict.fromkeys(
         ["Reach", "Definitions", "Reading", "Rolling out", "Commands"], True
@@ -80,5 +80,5 @@ def test_a_real_server_is_asked_for_kinds_and_permissions(server: ApiServer, ada
     }
     sentences = {line.name: line.sentence for line in refused.lines}
     assert "create pods/eviction" in sentences["Commands"]
-    assert "Bind the roles in deploy/rbac" in sentences["Rolling out"]
+    assert "Bind it to the roles in deploy/rbac" in sentences["Rolling out"]
     assert server.restricted_token not in str(refused)

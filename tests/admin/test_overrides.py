@@ -54,7 +54,7 @@ def test_an_override_is_put_in_force_and_on_record(ada: Client, add_workload: Ad
 @pytest.mark.parametrize(
     ("typed", "sentence"),
     [
-        ({"reason": ""}, "Give a reason: others must judge whether it is still needed."),
+        ({"reason": ""}, "Give a reason: other users need it to decide whether the override is still needed."),
         ({"expires_at": ""}, "Choose an end, at most 90 days from now."),
         ({"expires_at": "2020-01-01T00:00"}, "This time is in the past; choose a later one."),
         ({"labels": "team"}, "is not a label; write name=value"),
@@ -149,9 +149,11 @@ def test_the_list_is_filtered_by_state(ada: Client, state: str, found: str) -> N
 def test_the_live_check_says_what_saving_would_do(ada: Client, add_workload: AddWorkload) -> None:
     add_workload(edits=UPDATE)
     found = ada.post(CHECK, _typed(strategy="", reason="", **_rows({"name": "decode", "max_surge": "50%"}))).json()
-    assert found["errors"] == {"reason": ["Give a reason: others must judge whether it is still needed."]}
+    assert found["errors"] == {
+        "reason": ["Give a reason: other users need it to decide whether the override is still needed."]
+    }
     assert "sandbox/web/chat" in found["html"]
-    assert "1 unavailable, 2 surge" in found["html"]
+    assert "maxUnavailable 1, maxSurge 2" in found["html"]
     assert found["components"] == ["decode", "frontend"]
     assert not StrategyOverride.objects.exists()
     assert not AuditEntry.objects.exists()

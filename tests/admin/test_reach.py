@@ -267,7 +267,7 @@ def test_what_is_refused_names_what_is_missing_and_is_on_record(sign_in: SignIn)
     assert answer.status_code == 403
     entry = AuditEntry.objects.latest("id")
     assert (entry.actor, entry.command, entry.name, entry.result) == ("acct", "change_account", "target", "Refused")
-    assert entry.detail == "May not change the user target."
+    assert entry.detail == "The account may not change the user target."
 
 
 def test_an_account_that_was_deactivated_keeps_what_it_had(sign_in: SignIn) -> None:

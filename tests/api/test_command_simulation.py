@@ -91,7 +91,7 @@ def test_the_numbers_say_what_they_rest_on(api: Api) -> None:
     assert [one["text"] for one in supposed["assumptions"]] == [
         "Your assumption: there is room for every pod.",
         "New pods take 9 s to become Ready.",
-        "Deleted pods take 2 s to end.",
+        "Deleted pods take 2 s to terminate.",
     ]
 
 

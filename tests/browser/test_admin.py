@@ -68,7 +68,7 @@ def test_typing_shows_which_workloads_are_hit_and_what_would_be_in_force(page: P
     page.get_by_label("Workload", exact=True).fill("disagg-surge")
     expect(panel).to_contain_text("It matches 1 workload")
     page.get_by_label("Surge", exact=True).first.fill("2")
-    expect(panel.get_by_role("row", name=re.compile("disagg-surge"))).to_contain_text("0 unavailable, 2 surge")
+    expect(panel.get_by_role("row", name=re.compile("disagg-surge"))).to_contain_text("maxUnavailable 0, maxSurge 2")
     expect(panel).to_contain_text("1 would change")
     page.get_by_label("Surge", exact=True).first.fill("many")
     surge = page.locator("[data-field=max_surge]")
@@ -83,7 +83,7 @@ def test_a_workload_that_cannot_take_it_is_named_with_the_rule(page: Page) -> No
     page.get_by_label("Workload", exact=True).fill("agg-multi")
     page.get_by_label("Surge", exact=True).first.fill("2")
     panel = page.locator("#override-check")
-    expect(panel).to_contain_text("cannot use it")
+    expect(panel).to_contain_text("breaks a rule")
     expect(panel).to_contain_text("RollingUpdate always updates one replica of the set at a time")
 
 
@@ -156,9 +156,9 @@ def test_components_are_added_suggested_and_removed(page: Page) -> None:
     names.last.fill("decode")
     page.get_by_label("Surge", exact=True).last.fill("2")
     panel = page.locator("#override-check")
-    expect(panel).to_contain_text("0 unavailable, 2 surge")
+    expect(panel).to_contain_text("maxUnavailable 0, maxSurge 2")
     page.get_by_role("button", name="Remove this component").last.click()
-    expect(panel).not_to_contain_text("0 unavailable, 2 surge")
+    expect(panel).not_to_contain_text("maxUnavailable 0, maxSurge 2")
 
 
 def test_every_field_has_a_label_and_every_button_a_name(page: Page) -> None:

@@ -42,7 +42,7 @@ def rolling(page: Page, site: Product, name: str, tag: str) -> Iterator[None]:
 @pytest.mark.parametrize(
     ("tag", "title", "sentence"),
     [
-        ("crash", "Container keeps crashing", "crashes again and again: exit code 1."),
+        ("crash", "Container keeps crashing", "crash-loops: exit code 1."),
         ("missing", "Image cannot be pulled", "cannot pull its image: example/main:missing."),
         ("oom", "Container ran out of memory", "runs out of memory and is killed."),
         ("misconfigured", "Container cannot be created", 'cannot create its container: secret "main" not found.'),

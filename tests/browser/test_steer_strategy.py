@@ -83,7 +83,7 @@ def test_what_is_typed_is_checked_at_its_field_and_the_caret_stays(page: Page) -
     page.keyboard.type("3")
     expect(saying(page, "wrong", f"{WEB}.maxUnavailable")).to_contain_text("may not exceed replicas")
     page.keyboard.press("Delete")
-    expect(saying(page, "says", WEB)).to_have_text("All 3 pods at once; none keeps serving meanwhile.")
+    expect(saying(page, "says", WEB)).to_have_text("All 3 pods at once; no pod serves during the update.")
     expect(unavailable).not_to_have_attribute("aria-invalid", "true")
     # Nobody has moved the caret, and what is typed is what was typed.
     expect(unavailable).to_be_focused()
@@ -97,7 +97,7 @@ def test_what_is_typed_is_checked_at_its_field_and_the_caret_stays(page: Page) -
 def test_another_type_looks_at_other_levels_at_once(page: Page) -> None:
     expect(saying(page, "says", "set")).to_contain_text("RollingUpdate does not use this budget")
     page.get_by_label("ReplicaRecreate").check()
-    expect(saying(page, "says", "set")).to_have_text("The only replica; none keeps serving meanwhile.")
+    expect(saying(page, "says", "set")).to_have_text("The only replica; no replica serves during the update.")
     expect(saying(page, "says", WEB)).to_contain_text("ReplicaRecreate does not use this budget")
 
 

@@ -58,7 +58,7 @@ def expect_settled(page: Page, name: str) -> None:
 
 def test_surge_that_keeps_the_last_one_from_its_room_ends_when_it_is_deleted(page: Page, site: Product) -> None:
     with rolling(page, site, "tight", (1, 1), room=3, tag="v2"):
-        last = page.locator("#now .alert").filter(has_text="keeps its own until all are available")
+        last = page.locator("#now .alert").filter(has_text="until every original is available")
         follow(last.get_by_role("link", name="Delete the surge"))
         expect(page.locator("#content")).to_contain_text("surge of tight-0-main: 1 pod, 1 ready on tight")
         expect(page.locator("#preview .stat").first).to_be_visible()

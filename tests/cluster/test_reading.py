@@ -103,7 +103,7 @@ def test_an_answer_without_end_is_no_silence(server: FaultServer, config_file: P
 def test_a_server_that_is_away_is_unavailable(hurried: ClusterClient, server: FaultServer) -> None:
     server.shutdown()
     server.server_close()
-    with pytest.raises(Unavailable, match="the server cannot be reached"):
+    with pytest.raises(Unavailable, match="the API server cannot be reached"):
         hurried.version()
 
 

@@ -165,7 +165,7 @@ def test_what_nobody_of_grove_controls_is_a_stranger(cluster: models.Cluster, ow
     read = seen(cluster)
     assert [pod.name for pod in read.observed.pods] == ["my-0-c-abcde"]
     assert [name for name, _ in read.strangers] == ["handmade"]
-    assert "no object of Grove's controls it" in read.strangers[0][1]
+    assert "no object of this workload controls it" in read.strangers[0][1]
 
 
 def test_what_does_not_say_its_place_is_a_stranger(cluster: models.Cluster) -> None:

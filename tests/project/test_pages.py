@@ -1,12 +1,18 @@
 """The pages require a sign-in, and work in every state of the installation."""
 
+from dataclasses import replace
+from datetime import timedelta
+
 import pytest
 from django.contrib.auth.models import Group
 from django.test import Client
+from django.utils import timezone
+from pytest_django.fixtures import Settings
 from redis import Redis
 
-from rollouts.models import User
+from rollouts.models import Cluster, User
 from rollouts.telemetry import heartbeats
+from tests.markup import compact
 
 pytestmark = pytest.mark.django_db
 
@@ -43,6 +49,15 @@ def test_a_wrong_password_is_answered_with_a_sentence_and_no_session(client: Cli
     assert client.get("/").status_code == 302
 
 
+@pytest.mark.parametrize(("clusters", "is_named"), [(("sandbox",), True), (("kubeconfig",), False)])
+def test_only_the_sign_in_page_of_the_sandbox_says_who_prints_the_first_account(
+    client: Client, settings: Settings, clusters: tuple[str, ...], is_named: bool
+) -> None:
+    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, clusters=clusters)
+    response = client.post("/sign-in/", {"username": "ana", "password": "wrong"})
+    assert (b"prints the first account" in response.content) is is_named
+
+
 def test_signing_in_needs_the_csrf_token() -> None:
     strict = Client(enforce_csrf_checks=True)
     assert strict.post("/sign-in/", {"username": "ana", "password": "x"}).status_code == 403
@@ -68,6 +83,14 @@ def test_before_the_first_list_the_clusters_page_says_so(person: Client, redis: 
     page = person.get("/clusters/").content.decode()
     assert "The cluster is being listed." in page
     assert "Some components are not healthy" in page
+
+
+def test_a_notice_names_the_cluster_and_says_what_is_wrong_in_sentences(person: Client, redis: Redis) -> None:
+    heard_at = timezone.now() - timedelta(minutes=3, seconds=1)
+    trouble = "The API server cannot be reached (list pods)."
+    Cluster.objects.create(name="sandbox", trouble_code="Unreachable", trouble=trouble, heard_at=heard_at)
+    page = compact(person.get("/").content.decode())
+    assert "<b>sandbox:</b> The API server cannot be reached (list pods). Last contact 3 min ago.</p>" in page
 
 
 def test_the_clusters_page_works_while_redis_is_away(person: Client, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -116,11 +116,11 @@ def test_the_product_is_ready_while_one_of_several_clusters_is_heard(
     configure(settings, clusters=("kubeconfig",), kubeconfig=path, kube_contexts=("east", "west"))
     heartbeats.record_sweep(redis)
     heartbeats.record_cluster_heartbeat(redis, "east", {"pods": 3})
-    heartbeats.record_cluster_trouble(redis, "west", "Unreachable: list pods: the server cannot be reached")
+    heartbeats.record_cluster_trouble(redis, "west", "Unreachable: The API server cannot be reached (list pods).")
     found = readiness_detail()
     parts = {part.name: part.ok for part in found}
     assert (is_ready(found), parts["cluster east"], parts["cluster west"]) == (True, True, False)
-    heartbeats.record_cluster_trouble(redis, "east", "Unreachable: list pods: the server cannot be reached")
+    heartbeats.record_cluster_trouble(redis, "east", "Unreachable: The API server cannot be reached (list pods).")
     assert not is_ready(readiness_detail())
 
 

@@ -54,7 +54,7 @@ def restricted(site: Site, stage: Stage) -> Iterator[Stage]:
 
 def test_a_cluster_that_takes_no_commands_says_so(restricted: Stage, caller: Caller) -> None:
     before = restricted.stored()
-    with pytest.raises(PermissionDenied, match="account of Grove UI lacks a permission"):
+    with pytest.raises(PermissionDenied, match="Grove UI's account lacks a permission"):
         execute(caller, restricted.place, scale(2))
     assert restricted.stored() == before
     assert [entry.result for entry in AuditEntry.objects.order_by("id")] == ["Begun", "Refused"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from rollouts import mirror
-from rollouts.accounts.errors import InvalidState, VersionConflict
+from rollouts.accounts.errors import ClusterUnavailable, InvalidState, VersionConflict
 from rollouts.cluster import ClusterClient, NotFound, Obj
 from rollouts.cluster.resources import (
     PODCLIQUES,
@@ -24,6 +24,7 @@ from rollouts.services.changes import execute
 from rollouts.services.deletion import PodRef
 from rollouts.services.pods import pods_delete
 from rollouts.services.takeover import TakeoverResult, cluster_take_over, workload_take_over
+from rollouts.services.workload_client import translate_operator_check_errors
 from rollouts.services.workloads import restart
 from tests.controller.interruptions import Interrupted, Way
 from tests.engine.manifests import small
@@ -289,3 +290,9 @@ def test_objects_of_others_are_left_alone_and_named(stage: Stage, caller: Caller
     told = take_over(caller, stage)
     assert [(one.kind, one.name) for one in told.left] == [("Pod", "theirs")]
     assert told.pods == PODS_OF_ALL
+
+
+def test_a_check_that_fails_does_not_read_as_if_no_other_operator_ran() -> None:
+    sentence = "Grove UI cannot check for another operator: get leases: not found"
+    with pytest.raises(ClusterUnavailable, match=sentence), translate_operator_check_errors():
+        raise NotFound("get leases: not found")

@@ -30,15 +30,19 @@ from tests.watcher.watching import SECONDS, is_complete, trouble, watching
 
 EAGER = RetryPolicy(deadline=10, initial_backoff=0.05, max_backoff=0.5)
 
-AWAY = Unavailable("list pods: the server cannot be reached")
+AWAY = Unavailable("list pods: the API server cannot be reached")
 
 
 @pytest.mark.parametrize(
     ("failures", "code", "sentence"),
     [
-        ({PODS: AWAY, PODCLIQUES: Forbidden("no")}, "Unreachable", "list pods: the server cannot be reached"),
+        ({PODS: AWAY, PODCLIQUES: Forbidden("no")}, "Unreachable", "The API server cannot be reached (list pods)."),
         ({PODS: Throttled("slow down")}, "Unreachable", "slow down"),
-        ({PODS: AWAY, PODCLIQUES: Unauthorized("who?")}, "Unauthorized", "who?"),
+        (
+            {PODS: AWAY, PODCLIQUES: Unauthorized("list podcliques: Unauthorized (401)", code=401)},
+            "Unauthorized",
+            "The API server rejects the request to list podcliques: Unauthorized (401).",
+        ),
         ({PODS: Misconfigured("no such file")}, "Misconfigured", "no such file"),
         (
             {PODS: Forbidden("no"), PODCLIQUES: Forbidden("no"), PODCLIQUESETS: UnknownResource("what?")},

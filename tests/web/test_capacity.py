@@ -86,7 +86,7 @@ def test_labels_of_lines_that_are_near_each_other_do_not_cover_each_other() -> N
     desired, floor = chart_of(sample(0, 10, floor=9)).labels
     assert round(floor.y - desired.y, 1) >= 14
     (both,) = chart_of(sample(0, 10, floor=10)).labels
-    assert both.text == "10 desired, the floor"
+    assert both.text == "10 desired (also the floor)"
 
 
 def test_there_are_a_few_round_moments_below() -> None:

@@ -98,7 +98,7 @@ def test_a_template_of_the_revision_before_is_previous_and_one_before_that_is_ol
 @pytest.mark.parametrize(
     ("fields", "doing"),
     [
-        ({"leaving": True}, "leaving"),
+        ({"leaving": True}, "terminating"),
         ({"ready": False, "node": "", "gated": True}, "gated"),
         ({"ready": False, "node": "", "reason": "Unschedulable"}, "pending"),
         ({"ready": False, "reason": "ContainersNotReady"}, "starting"),
@@ -134,12 +134,12 @@ def test_a_pod_that_leaves_keeps_its_place_until_another_has_it(row: models.Clus
     assert [cell.pod[-5:] for cell in cells] == ["00000", "00001", "00002"]
 
 
-def test_a_replica_of_which_every_pod_leaves_is_leaving_and_not_starting(row: models.Cluster) -> None:
+def test_a_replica_of_which_every_pod_leaves_is_terminating_and_not_starting(row: models.Cluster) -> None:
     fleet.store_parts(row, chat())
     Pod.objects.exclude(name="chat-0-web-00001").update(leaving=True)
     assert picture_of("chat").replicas[0].state is ReplicaState.STARTING
     Pod.objects.update(leaving=True)
-    assert picture_of("chat").replicas[0].state is ReplicaState.LEAVING
+    assert picture_of("chat").replicas[0].state is ReplicaState.TERMINATING
     Pod.objects.all().delete()
     assert picture_of("chat").replicas[0].state is ReplicaState.STARTING
 
@@ -174,6 +174,8 @@ def test_surge_is_marked_and_counted_apart(row: models.Cluster) -> None:
         True,
     ]
     assert (picture.surge, picture.outdated) == (1, 4)
+    assert picture.replicas[0].sentence == "4 pods available, 3 desired, 4 outdated"
+    assert [one.cliques[0].availability for one in picture.replicas] == ["4 available, 3 desired", "3 of 3"]
 
 
 def test_many_replicas_become_tiles(row: models.Cluster) -> None:

@@ -211,7 +211,7 @@ def test_surge_is_told_apart_from_what_is_updated(viewer: Client, row: models.Cl
     models.Pod.objects.filter(clique="chat-0-web", index=3).update(template_hash=current)
     page = get(viewer)
     assert "0 of 9 pods are updated, 10 are available; 1 is surge." in page
-    assert "10 of 9 pods, 1 surge" in page
+    assert "10 pods, 9 desired, 1 surge" in page
 
 
 def test_a_current_pod_that_does_not_serve_is_not_among_the_outdated(viewer: Client, row: models.Cluster) -> None:
@@ -264,7 +264,7 @@ def test_a_pod_that_takes_much_longer_than_usual_is_a_card_with_what_would_help(
     assert shown.count('<div class="alert">') == 1
     assert "<strong>Pods do not become ready</strong>" in shown
     assert re.search(r"For <time [^>]*>5[89] s</time> \(usually 2 s\)", shown)
-    assert ">Look at the pods</a>" in shown
+    assert ">Check the pods</a>" in shown
 
 
 def test_a_crash_loop_is_a_card_at_once(viewer: Client, row: models.Cluster) -> None:
@@ -272,8 +272,8 @@ def test_a_crash_loop_is_a_card_at_once(viewer: Client, row: models.Cluster) -> 
     make_unready(1.0, fault="CrashLoopBackOff: exit code 3")
     shown = find_now(get(viewer))
     assert "<strong>Container keeps crashing</strong>" in shown
-    assert "of chat-0-web crashes again and again: exit code 3." in shown
-    assert ">Look at the pods</a>" in shown
+    assert "of chat-0-web crash-loops: exit code 3." in shown
+    assert ">Check the pods</a>" in shown
 
 
 def make_faulty(kind: str, status: str, reason: str, message: str) -> Obj:

@@ -64,7 +64,7 @@ def scale(manifest: Obj, replicas: Any, component: str = "") -> Obj | InvalidEdi
     if not component:
         return {**manifest, "spec": {**_dict(manifest.get("spec")), "replicas": replicas}}
     if _kind_of(manifest, component) is None:
-        return InvalidEdit((_unknown_component("component"),))
+        return InvalidEdit((make_unknown_component("component"),))
     return _with_components(manifest, {component}, lambda kind, entry: _scaled(kind, entry, replicas))
 
 
@@ -77,7 +77,7 @@ def edit_strategy(manifest: Obj, changes: Mapping[str, Any]) -> Obj | InvalidEdi
     components: Mapping[str, Any] = changes.get("components") or {}
     unknown = [name for name in components if _kind_of(manifest, name) is None]
     if unknown:
-        return InvalidEdit(tuple(_unknown_component(f"components.{name}") for name in unknown))
+        return InvalidEdit(tuple(make_unknown_component(f"components.{name}") for name in unknown))
     of_set = {name: changes[name] for name in (STRATEGY_TYPE, MAX_UNAVAILABLE, MAX_SURGE) if name in changes}
     return put_strategy_parts(manifest, of_set, components, both_kinds=False)
 
@@ -86,7 +86,7 @@ def restart(manifest: Obj, at: str, components: Sequence[str] = ()) -> Obj | Inv
     """Change the templates so that the strategy replaces all pods, or those of the named components."""
     unknown = [index for index, name in enumerate(components) if _kind_of(manifest, name) is None]
     if unknown:
-        return InvalidEdit(tuple(_unknown_component(f"components[{index}]") for index in unknown))
+        return InvalidEdit(tuple(make_unknown_component(f"components[{index}]") for index in unknown))
     named = _members(manifest, components) if components else {_name(one) for one in _entries(manifest, _CLIQUES)}
     cliques = [_restarted(one, at) if _name(one) in named else one for one in _entries(manifest, _CLIQUES)]
     return _with_template(manifest, {_CLIQUES: cliques})
@@ -207,6 +207,7 @@ def _list(value: Any, of: type = dict) -> list[Any]:
     return [entry for entry in value if isinstance(entry, of)] if isinstance(value, list) else []
 
 
-def _unknown_component(field: str) -> Finding:
+def make_unknown_component(field: str) -> Finding:
+    """Return the finding about a field that names no component of the set."""
     sentence = "the set has no clique and no scaling group with this name"
     return Finding(field, FindingCode.UNKNOWN_COMPONENT, sentence)

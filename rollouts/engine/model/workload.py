@@ -32,6 +32,10 @@ BUDGET_STRATEGIES: Final = frozenset({SET_BUDGET_STRATEGY, COMPONENT_BUDGET_STRA
 """The strategies that use a written budget; the others replace one unit at a time, or none."""
 
 
+REVISIONS_KEPT: Final = 20
+"""How many revisions of a workload are kept, whatever its revisionHistoryLimit."""
+
+
 class StartupType(StrEnum):
     """In which order the cliques of a replica start."""
 

@@ -19,7 +19,7 @@ from rollouts.engine.model.values import value
 from rollouts.engine.model.workload import BUDGET_STRATEGIES
 from rollouts.engine.plan import messages, remedies
 from rollouts.engine.plan.deadlines import DELETED_WITHIN, compute_deadline, find_waiting_since
-from rollouts.engine.plan.messages import Subject, count, name_all, render_list
+from rollouts.engine.plan.messages import Subject, count, name_all
 from rollouts.engine.plan.remedies import NO_SURGE_STATE, Remedies, Remedy, SurgeState
 from rollouts.engine.plan.wait_codes import FAULT_CODES, UNSCHEDULED_CODES, WaitCode, wait_sort_key
 from rollouts.engine.rollout.gangs import WantedGang
@@ -182,9 +182,7 @@ class WaitCollector:
         if len(down) - surge <= most or any(wait.is_problem for index in down for wait in inside.get(index, ())):
             return []
         names = tuple([self._layout.prefixes[index] for index in down])
-        text = messages.TOO_FEW_AVAILABLE.format(
-            replicas=name_all(names), down=len(down), wanted=wanted, max_unavailable=most
-        )
+        text = messages.TOO_FEW_AVAILABLE.format(replicas=name_all(names), wanted=wanted, max_unavailable=most)
         return [Wait(WaitCode.TOO_FEW_AVAILABLE, self._workload.name, names, text, (), is_problem=True)]
 
     def _count_may_be_down(self, steps: SetStep) -> int:
@@ -361,7 +359,7 @@ def _deletion_wait(view: CliqueView) -> list[Wait]:
     if not view.outdated:
         return []
     outdated = [pod for pod in view.live if pod.template_hash != view.template_hash]
-    text = messages.AWAITING_DELETION.format(outdated=view.outdated, live=len(view.live), clique=view.name)
+    text = messages.AWAITING_DELETION.format(outdated=count(view.outdated), live=len(view.live), clique=view.name)
     helps = (Remedy.DELETE_OUTDATED_PODS,)
     return [Wait(WaitCode.AWAITING_DELETION, view.name, _list_pod_names(outdated), text, helps, is_problem=False)]
 
@@ -442,7 +440,7 @@ def _render_pod_wait(code: WaitCode, view: CliqueView, pods: list[Pod], context:
     if all(pod.gated for pod in pods):
         return messages.PODS_NOT_IN_GANG.format(pods=names, clique=clique)
     if code is WaitCode.REPLICA_UNSCHEDULABLE and context.surge.scheduled:
-        surge = render_list(context.surge.scheduled)
+        surge = name_all(context.surge.scheduled)
         return messages.PODS_UNSCHEDULED_BESIDE_SURGE.format(pods=names, clique=clique, surge=surge)
     if code in UNSCHEDULED_CODES:
         return messages.PODS_UNSCHEDULED.format(pods=names, clique=clique)

@@ -22,7 +22,8 @@ from rollouts.engine.rollout.roller import Reason
 PODS_NOT_READY: Final = "{pods} of {clique} {pods:is|are} not Ready ({available} of {wanted} are)"
 PODS_UNSCHEDULED: Final = "{pods} of {clique} {pods:has|have} no node"
 PODS_UNSCHEDULED_BESIDE_SURGE: Final = (
-    "{pods} of {clique} {pods:has|have} no node while surge {surge} keeps its own until all are available"
+    "{pods} of {clique} {pods:has|have} no node; surge {surge} {surge:occupies|occupy} nodes until every original is"
+    " available"
 )
 PODS_NOT_IN_GANG: Final = (
     "{pods} of {clique} {pods:keeps its scheduling gate|keep their scheduling gates} until"
@@ -39,7 +40,7 @@ CONTAINER_FAULTS: Final[Mapping[str, str]] = {
     ContainerFault.IMAGE: "{pods} of {clique} cannot pull {pods:its|their} image",
     ContainerFault.CONFIG: "{pods} of {clique} cannot create {pods:its container|their containers}",
     ContainerFault.MEMORY: "{pods} of {clique} {pods:runs out of memory and is|run out of memory and are} killed",
-    ContainerFault.CRASH: "{pods} of {clique} {pods:crashes|crash} again and again",
+    ContainerFault.CRASH: "{pods} of {clique} {pods:crash-loops|crash-loop}",
 }
 
 WAITING_FOR_TERMINATION: Final = "{component} waits until {objects} {objects:is|are} gone."
@@ -57,12 +58,12 @@ REPLICA_DOWN_FIRST: Final = (
     " an update takes down only one replica at a time"
 )
 TOO_FEW_AVAILABLE: Final = (
-    "{replicas} {replicas:is|are} down: {down} of {wanted} replicas are not available,"
-    " and maxUnavailable is {max_unavailable}."
+    "{replicas} {replicas:is|are} not available. An update may make at most {max_unavailable} of {wanted} replicas"
+    " unavailable at a time."
 )
 AWAITING_DELETION: Final = (
-    "{outdated} of {live} pods of {clique} run an older template;"
-    " each comes back with the current one when it is deleted."
+    "{outdated} of {live} pods of {clique} {outdated:runs|run} an older template."
+    " The replacement of a deleted pod gets the current one."
 )
 SCALED_BELOW_MINIMUM: Final = (
     "{component} is scaled to {units} and its minAvailable is {minimum}: scale it to {minimum} or more."
@@ -103,7 +104,7 @@ CLIQUE_HEALTHY_PODS: Final = "{healthy} pods are Ready or starting; the minimum 
 GROUP_AVAILABLE: Final = "{available} of {wanted} replicas are available; the minimum is {minimum}."
 GROUP_UPDATING: Final = "An update replaces its replicas."
 GROUP_TERMINATED: Final = "Gang termination recreates its replicas."
-GROUP_TERMINATING: Final = "It was below its minimum for the termination delay."
+GROUP_TERMINATING: Final = "It was below its minimum for longer than terminationDelay."
 
 # ---- timeline events
 
@@ -116,7 +117,9 @@ SURGE_CREATED: Final = "Replica {name} is created as surge."
 REPLICA_DELETED: Final = "Replica {name} is deleted: {reason}."
 PODS_CREATED: Final = "Pods of {clique} are created with the indices {indices}."
 POD_DELETED: Final = "Pod {name} (index {index}) of {clique} is deleted: {reason}."
-GANG_TERMINATED: Final = "Replica {name} is recreated: {breached} was below its minimum for the termination delay."
+GANG_TERMINATED: Final = (
+    "Replica {name} is recreated: {breached} was below its minimum for longer than terminationDelay."
+)
 
 DELETION_REASONS: Final[Mapping[str, str]] = {
     Reason.OUTDATED_UNAVAILABLE: "it is outdated and not available",
@@ -124,7 +127,7 @@ DELETION_REASONS: Final[Mapping[str, str]] = {
     Reason.OUTDATED_SURGE: "it is surge of a superseded template",
     Reason.SURGE_NOT_ALLOWED: "it is surge beyond what maxSurge allows",
     Reason.SURGE_DONE: "it was surge, and every original is updated and available",
-    Reason.SCALED_IN: "fewer are wanted",
+    Reason.SCALED_IN: "it is beyond the desired number",
 }
 
 # ---- titles and buttons, as pages show them
@@ -166,17 +169,17 @@ FAULT_LABELS: Final[Mapping[str, str]] = {
 # What the workload list shows for the reason of the condition `Progressing`; other reasons are shown as their words.
 REASON_LABELS: Final[Mapping[str, str]] = {
     **PROBLEM_TITLES,
-    "": "Not looked at yet",
+    "": "Not processed yet",
     "UpdateInProgress": "Rolling",
     "Deploying": "Deploying",
     "Complete": "Settled",
 }
 REMEDY_LABELS: Final[Mapping[str, str]] = {
-    Remedy.ADD_CAPACITY: "Look at the nodes",
+    Remedy.ADD_CAPACITY: "Check the nodes",
     Remedy.SET_MAX_SURGE_TO_ZERO: "Set maxSurge to 0",
     Remedy.DELETE_SURGE: "Delete the surge",
     Remedy.RAISE_MAX_UNAVAILABLE: "Raise maxUnavailable",
-    Remedy.LOOK_AT_PODS: "Look at the pods",
+    Remedy.LOOK_AT_PODS: "Check the pods",
     Remedy.ROLL_BACK: "Roll back",
     Remedy.FORCE_DELETE_PODS: "Force-delete the pods",
     Remedy.DELETE_OUTDATED_PODS: "Delete outdated pods",

@@ -269,7 +269,10 @@ def _find_clique_mismatch(layout: Layout, clique: Clique) -> str:
     else:
         full = f"{layout.prefixes[clique.replica]}-{group}"
         if clique.group != full or clique.group_replica < 0:
-            return f"the clique {clique.template} of replica {clique.replica} belongs to replicas of {full}"
+            return (
+                f"the clique {clique.template} of replica {clique.replica} is in the scaling group {full}, but its"
+                " labels do not name a replica of that group"
+            )
         expected = f"{full}-{clique.group_replica}-{clique.template}"
     return "" if clique.name == expected else f"its labels require the name {expected}"
 

@@ -375,7 +375,9 @@ def _compute_conditions(pod: Obj, timeline: _Timeline, runs: dict[str, _Containe
         initialized = True
     unready = [name for name, run in runs.items() if not run.ready]
     why = {"reason": "ContainersNotReady", "message": f"containers with unready status: [{' '.join(unready)}]"}
-    waits = {} if initialized else {"reason": "ContainersNotInitialized", "message": "init containers are at work"}
+    waits = (
+        {} if initialized else {"reason": "ContainersNotInitialized", "message": "init containers are still running"}
+    )
     computed = [
         make_condition("PodReadyToStartContainers", holds=now >= timeline.created_at),
         make_condition("Initialized", holds=initialized, **waits),

@@ -15,7 +15,7 @@ STRATEGY_TYPE_TEXTS: Final = {
     Strategy.ROLLING_RECREATE: "One replica of the set at a time, one unit of each component at a time. No settings.",
     Strategy.ROLLING_UPDATE: "One replica of the set at a time, each component within its own budget.",
     Strategy.REPLICA_RECREATE: "Whole replicas of the set: no replica ever has pods of two versions.",
-    Strategy.ON_DELETE: "Replaces a pod when somebody deletes it.",
+    Strategy.ON_DELETE: "Replaces a pod only after you delete it.",
 }
 """What each type does, in one sentence."""
 
@@ -24,7 +24,7 @@ UNIT_NAMES: Final = {LevelKind.SET: "replica", LevelKind.CLIQUE: "pod", LevelKin
 _NUMBER_WORDS: Final = ("no", "one", "two", "three", "four", "five", "six")
 
 
-SHADOWED_SENTENCE: Final = "A scaling group has the same name: edit the manifest."
+SHADOWED_SENTENCE: Final = "A scaling group has the same name as this clique, so change the clique in the manifest."
 
 
 def is_shadowed(level: StrategyLevel, levels: Iterable[StrategyLevel]) -> bool:
@@ -37,7 +37,7 @@ def is_shadowed(level: StrategyLevel, levels: Iterable[StrategyLevel]) -> bool:
 def render_level(level: StrategyLevel, strategy: str | int | None) -> str:
     """Return what an update may do at a level."""
     if strategy == Strategy.ON_DELETE:
-        return "OnDelete does not use this budget: a pod is replaced when somebody deletes it."
+        return "OnDelete does not use this budget: a pod is replaced only after you delete it."
     if level.resolved_max_unavailable is None or level.resolved_max_surge is None:
         return f"{strategy} does not use this budget: the component is replaced with its replica of the set."
     if level.kind is LevelKind.SET and not level.is_used:
@@ -68,7 +68,9 @@ def render_budget(kind: LevelKind, replicas: int, max_unavailable: int, max_surg
     >>> render_budget(LevelKind.SET, 5, 2, 1)
     'two replicas at a time and one extra; 3 of 5 keep serving'
     >>> render_budget(LevelKind.SET, 2, 2, 0)
-    'both replicas at once; none keeps serving meanwhile'
+    'both replicas at once; no replica serves during the update'
+    >>> render_budget(LevelKind.CLIQUE, 1, 0, 1)
+    'one extra pod first; the original keeps serving'
     """
     unit = UNIT_NAMES[kind]
     if not replicas:
@@ -81,14 +83,14 @@ def render_budget(kind: LevelKind, replicas: int, max_unavailable: int, max_surg
     beside = f" and {extra}" if max_surge else ""
     if max_unavailable == replicas:
         whole = f"the only {unit}" if replicas == 1 else f"{_render_all(replicas)} {unit}s at once"
-        return f"{whole}{beside}; none keeps serving meanwhile"
+        return f"{whole}{beside}; no {unit} serves during the update"
     left = replicas - max_unavailable
     at_a_time = f"{_render_number(max_unavailable)} {_pluralize(max_unavailable, unit)} at a time"
     return f"{at_a_time}{beside}; {left} of {replicas} keep{'s' * (left == 1)} serving"
 
 
 def _render_all(number: int) -> str:
-    return {1: "it", 2: "both"}.get(number, f"all {number}")
+    return {1: "the original", 2: "both"}.get(number, f"all {number}")
 
 
 def _render_number(number: int) -> str:

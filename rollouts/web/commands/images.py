@@ -99,7 +99,8 @@ class ImagesForm(EditForm):
     def success_message(self, changed: EditResult) -> str:
         """Return the new images."""
         images = [str(change.after) for change in changed.changes if change.field.endswith(".image")]
-        return f"Changed to {', '.join(dict.fromkeys(images))}: pods are replaced as the strategy says."
+        names = ", ".join(dict.fromkeys(images))
+        return f"Changed to {names}: the update strategy decides when pods are replaced."
 
 
 # ---- the fields

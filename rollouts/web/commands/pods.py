@@ -71,6 +71,7 @@ class OutdatedPodsForm(PodDeletionForm):
             "force": self.force,
             "chosen": len(chosen),
             "dropped_count": len(asked) - len(chosen) if given is not None else 0,
+            "dropped_reasons": "gone or terminating" if self.force else "gone, terminating or up to date",
             "replacements": _list_replacements(layout, chosen),
             "most": MAX_PODS,
             "fields": ["pods"],
@@ -108,7 +109,7 @@ class OutdatedPodsForm(PodDeletionForm):
         """Return why there is nothing to delete."""
         workload = context.snapshot.workload
         if workload is None:
-            return "The manifest is not valid, so the pods have no place in it."
+            return "The manifest is not valid, so Grove UI cannot tell which clique each pod belongs to."
         nothing = "There are no pods." if self.force else "No pod is outdated: all pods run the current template."
         return ("" if self.force else find_obstacle(workload)) or nothing
 

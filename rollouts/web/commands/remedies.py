@@ -247,7 +247,8 @@ class MoreUnavailableForm(_BudgetRemedyForm):
     name, title, submit_label = "more-unavailable", "Raise maxUnavailable", "Raise maxUnavailable"
     remedy = Remedy.RAISE_MAX_UNAVAILABLE
     intro = (
-        "One more may be unavailable at a time, so the rollout continues with the next one. Capacity drops by one more."
+        "One more pod or replica may be unavailable at a time, so the rollout continues. Capacity may drop by one more "
+        "pod or replica."
     )
     nothing_to_do_text = "maxUnavailable is at its maximum everywhere: all may be unavailable at once."
 
@@ -351,7 +352,7 @@ class ForceDeletePodsForm(RemedyForm, PodDeletionForm):
     remedy = Remedy.FORCE_DELETE_PODS
     intro = (
         "These pods are terminating, but no kubelet reports that they have ended: usually their node is gone. The "
-        "cluster forgets them at once, and the controller replaces them."
+        "API server removes them immediately, and the controller replaces them."
     )
     nothing_to_do_text = "No pod is terminating."
 
@@ -370,7 +371,10 @@ class ForceDeletePodsForm(RemedyForm, PodDeletionForm):
         nodes = [*dict.fromkeys(pod.node for pod in _selected_pods(context, given) if pod.node)]
         if not nodes:
             return ""
-        return f"Nothing runs on {', '.join(nodes)} any more. Otherwise the containers keep running there, unnoticed."
+        return (
+            f"I have checked that nothing runs on {', '.join(nodes)} any more. If containers still run there, they "
+            "continue unnoticed."
+        )
 
     def parse_change(self, context: FormContext, given: QueryDict, **about: Any) -> Simulable:
         """Return the removal of the chosen pods."""

@@ -50,9 +50,7 @@ class RestartForm(EditForm):
         """Return the restart of the chosen components."""
         at, components = parse_time(given.get("at", "")), given.getlist("component")
         if at is None:
-            raise invalid_command(
-                [Finding("at", FindingCode.WRONG_TYPE, "the form has no opening time; open it again")]
-            )
+            raise invalid_command([Finding("at", FindingCode.WRONG_TYPE, "the form is incomplete; open it again")])
         return workloads.restart(components, at=at)
 
     def find_field(self, context: FormContext, finding: Finding) -> str:
@@ -61,7 +59,7 @@ class RestartForm(EditForm):
 
     def success_message(self, changed: EditResult) -> str:
         """Return that the restart has begun."""
-        return "The restart has started: pods are replaced as the strategy says."
+        return "The restart has started: the update strategy decides when pods are replaced."
 
 
 def _list_targets(workload: Workload, pods: Mapping[str, int]) -> Iterator[RestartTarget]:

@@ -45,4 +45,4 @@ class RollBackForm(EditForm):
 
     def success_message(self, changed: EditResult) -> str:
         """Return that the rollback has begun."""
-        return "The rollback has started: pods are replaced as the strategy says."
+        return "The rollback has started: the update strategy decides when pods are replaced."

@@ -40,8 +40,12 @@ _FORMER_PREFIX: Final = "was_"
 _LIVE_PREFIX: Final = "live_"
 _LIVE_FIELDS: Final = ("component", "replica", "replicas")
 _COMPONENT_PATH: Final = re.compile(r"spec\.template\.(cliques|podCliqueScalingGroups)\[(\d+)\]")
-_MIXED_SCALES_SENTENCE: Final = "the template and a live component are two commands; send one after the other"
-_UNIT_NAMES: Final = {LevelKind.SET: "replicas", LevelKind.GROUP: "groups in each", LevelKind.CLIQUE: "pods in each"}
+_MIXED_SCALES_SENTENCE: Final = "change either the template or one live component in one command"
+_UNIT_NAMES: Final = {
+    LevelKind.SET: "replicas",
+    LevelKind.GROUP: "group replicas per replica",
+    LevelKind.CLIQUE: "pods per replica",
+}
 _CONFIRM_NEW_PODS: Final = 10  # new pods
 
 

@@ -12,6 +12,7 @@ from itertools import groupby
 from typing import Final
 
 from rollouts.engine.model.actions import Delete, Kind, TimelineEvent
+from rollouts.engine.plan.messages import render_list
 from rollouts.engine.rollout.roller import Reason
 from rollouts.engine.simulation.simulate import SimulationEnd
 from rollouts.selectors.activity import WaitSummary, summarize_waits
@@ -47,6 +48,7 @@ _VERBS: Final[Mapping[str, str]] = {
     "PodsCreated": _CREATE_PODS,
 }
 """The verb for each reason of a timeline event."""
+_ENDS_OF_BASELINE: Final = {SimulationEnd.STUCK: "gets stuck too", SimulationEnd.DONE: "completes"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,20 +109,18 @@ def summarize_simulation(report: Simulated) -> SimulationSummary:
 
 
 def _render_end(report: Simulated, *, moves: bool) -> str:
-    former = report.former
+    former, what = report.former, "rollout" if _is_rolling(report) else "change"
     if report.end is SimulationEnd.STUCK:
-        if former is None:
-            return "It gets stuck."
-        now_too = former.end is SimulationEnd.STUCK
-        return f"It gets stuck; with the present strategy it {'gets stuck too' if now_too else 'does not'}."
+        now = None if former is None else _ENDS_OF_BASELINE.get(former.end)
+        return f"The {what} gets stuck.{f' With the present strategy it {now}.' if now else ''}"
     if report.end is SimulationEnd.ENDLESS:
-        return "It never ends: please report this."
+        return f"The simulation finds no end of this {what}. Please report this as a bug."
     if report.end is SimulationEnd.UNFINISHED:
         return _render_unfinished(report)
     if not moves:
         return "No pod is created or deleted."
     freed = former is not None and former.end is SimulationEnd.STUCK
-    return "It completes; with the present strategy it gets stuck." if freed else ""
+    return f"The {what} completes. With the present strategy it gets stuck." if freed else ""
 
 
 def _render_unfinished(report: Simulated) -> str:
@@ -150,7 +150,8 @@ def _list_stats(report: Simulated) -> Iterator[Stat]:
         f"{pods.lowest:,} of {pods.desired:,}", f"lowest capacity{so_far}{_render_former(pods.lowest, was_lowest)}"
     )
     if _is_rolling(report) and pods.most > pods.desired:
-        yield Stat(f"+{pods.most - pods.desired:,}", "pods of surge at most")
+        surge = pods.most - pods.desired
+        yield Stat(f"+{surge:,}", f"surge pod{'s' * (surge != 1)} at most")
     if report.end is SimulationEnd.DONE:
         yield Stat(
             f"≈ {render_duration(report.seconds)}",
@@ -186,7 +187,7 @@ def _render_former(now: int, former: int | None) -> str:
 
 def _render_pace(report: Simulated) -> str:
     seconds = render_duration(report.pace.seconds_to_ready)
-    return f"at {seconds} to Ready, as measured" if report.pace.is_measured else f"if pods take {seconds} to Ready"
+    return f"if pods take {seconds} to become Ready{', as measured' * report.pace.is_measured}"
 
 
 def _render_former_duration(seconds: float, former: Former | None) -> str:
@@ -281,14 +282,21 @@ def _render_components(workload: str, names: Iterable[str]) -> str:
 
     >>> _render_components("chat", ["chat-0-web", "chat-0-web", "chat-0-decode-1", "chat-1"])
     'web ×2, decode-1 of replica 0 and replica 1'
+    >>> _render_components("chat", [f"chat-{index}" for index in range(7)])
+    'replica 0, replica 1 and 5 more replicas'
+    >>> _render_components("chat", ["chat-0-web", "chat-1-web", "chat-2-web"])
+    'web of replica 0, web of replica 1 and components of 1 more replica'
     """
     by_replica: dict[str, list[str]] = {}
     for name in names:
         index, _, component = name.removeprefix(f"{workload}-").partition("-")
         by_replica.setdefault(index, []).append(component)
     said = [_render_replica(index, components) for index, components in by_replica.items()]
-    more = len(said) - _REPLICAS_SHOWN
-    return " and ".join([*said[:_REPLICAS_SHOWN], *([f"of {more} more replicas"] if more > 0 else [])])
+    shown, more = said[:_REPLICAS_SHOWN], len(said) - _REPLICAS_SHOWN
+    if more > 0:
+        is_whole = all("" in components for components in [*by_replica.values()][_REPLICAS_SHOWN:])
+        shown.append(f"{'' if is_whole else 'components of '}{more} more replica{'s' * (more != 1)}")
+    return render_list(shown)
 
 
 def _render_replica(index: str, components: Iterable[str]) -> str:

@@ -52,8 +52,8 @@ class TakeOverForm(CommandForm):
     def confirmation_text(self, context: FormContext, given: QueryDict, **about: Any) -> str:
         """Ask for a fact that only the user can know."""
         return (
-            f"Grove's own operator no longer runs in the cluster {context.ref.cluster} and will not be started again. "
-            f"From now on Grove UI creates, updates and deletes the pods of {context.ref.name}."
+            f"I confirm that Grove's own operator no longer runs in the cluster {context.ref.cluster} and will not be "
+            f"started again. From now on Grove UI creates, updates and deletes the pods of {context.ref.name}."
         )
 
     def execute(self, request: HttpRequest, context: FormContext, about: Mapping[str, Any]) -> HttpResponse:
@@ -61,9 +61,7 @@ class TakeOverForm(CommandForm):
         version = request.POST.get(VERSION_FIELD, "")
         report = workload_take_over(caller_of(request, Source.PAGE), context.ref, expected=f'"{version}"')
         if report.changed.changes:
-            messages.success(
-                request, f"Grove UI manages {report.objects} objects now. None of {report.pods} pods is replaced."
-            )
+            messages.success(request, _render_success(context.ref.name, report))
         else:
             messages.success(request, "Nothing to change.")
         for warning in report.changed.warnings:
@@ -81,6 +79,12 @@ class TakeOverForm(CommandForm):
         objects = [] if report is None else _group_by_object(report)
         shown = objects[:_MAX_OBJECTS]
         return {"report": report, "objects": shown, "omitted": len(objects) - len(shown)}
+
+
+def _render_success(name: str, report: TakeoverResult) -> str:
+    changed = "1 object was" if report.objects == 1 else f"{report.objects} objects were"
+    replaced = f"none of the {report.pods} pods" if report.pods > 1 else "no pod"
+    return f"Grove UI manages {name} now. {changed} changed; {replaced} was replaced."
 
 
 def _group_by_object(report: TakeoverResult) -> list[ChangedObject]:

@@ -71,7 +71,7 @@ UNSUPPORTED: dict[str, tuple[Edits, list[str], str]] = {
         ["spec.progressDeadlineSeconds"],
         "not marked as failed",
     ),
-    "history": ({"spec.revisionHistoryLimit": 0}, ["spec.revisionHistoryLimit"], "same number of revisions"),
+    "history": ({"spec.revisionHistoryLimit": 0}, ["spec.revisionHistoryLimit"], "keeps 20 revisions"),
     "partition": (
         {"spec.updateStrategy": {"type": "ReplicaRecreate", "rollingUpdate": {"partition": 1}}},
         ["spec.updateStrategy.rollingUpdate.partition"],

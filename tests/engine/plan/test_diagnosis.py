@@ -183,7 +183,7 @@ def test_under_on_delete_outdated_pods_await_deletion_and_that_is_no_problem() -
     cluster = settled(workload(clique("a", 3), strategy=Strategy.ON_DELETE)).update().settle()
     wait = only(cluster, "AwaitingDeletion")
     assert wait.text == (
-        "3 of 3 pods of w-0-a run an older template; each comes back with the current one when it is deleted."
+        "3 of 3 pods of w-0-a run an older template. The replacement of a deleted pod gets the current one."
     )
     assert wait.remedies == ("DeleteOutdatedPods",)
     assert not wait.is_problem

@@ -53,7 +53,7 @@ FAULTS = {
     "ImagePullBackOff": ("app:nope", "cannot pull its image: app:nope."),
     "CreateContainerConfigError": ('configmap "c" not found', 'cannot create its container: configmap "c" not found.'),
     "OOMKilled": ("", "runs out of memory and is killed."),
-    "CrashLoopBackOff": ("exit code 1", "crashes again and again: exit code 1."),
+    "CrashLoopBackOff": ("exit code 1", "crash-loops: exit code 1."),
 }
 
 
@@ -96,7 +96,7 @@ def test_a_container_that_fails_is_a_problem_at_once_while_others_wait_to_be_del
 def test_surge_whose_container_fails_can_be_done_without() -> None:
     cluster = settled(workload(clique("a", 3, budget=(0, 1)), strategy=Strategy.ROLLING_UPDATE)).update().run_for(6.0)
     (wait,) = problems(planned(cluster, with_fault(cluster, "CrashLoopBackOff", "exit code 1")))
-    assert wait.text == f"Surge {wait.units[0]} of w-0-a crashes again and again: exit code 1."
+    assert wait.text == f"Surge {wait.units[0]} of w-0-a crash-loops: exit code 1."
     assert wait.remedies == ("LookAtPods", "RollBack", "SetMaxSurgeToZero", "DeleteSurge")
 
 
@@ -114,7 +114,7 @@ def test_several_pods_that_fail_alike_are_one_wait_and_others_are_told_after_it(
     failing = [replace(pod, fault="CrashLoopBackOff", fault_detail="exit code 2") for pod in others]
     waits = planned(cluster, replace(seen, pods=(first, *failing))).waits
     assert [(wait.code, len(wait.units)) for wait in waits] == [("CrashLoopBackOff", 2), ("WaitingForReady", 1)]
-    assert waits[0].text.endswith(" of w-0-a crash again and again: exit code 2.")
+    assert waits[0].text.endswith(" of w-0-a crash-loop: exit code 2.")
 
 
 def test_what_a_status_says_of_a_crash_loop_stays_the_same_while_the_container_is_started_again() -> None:
@@ -172,7 +172,7 @@ def test_a_pod_in_a_replica_of_a_scaling_group_that_is_ready_for_a_moment_is_a_p
     cluster = settled(workload(clique("l", 1), clique("k", 2), group("g", ("l", "k"), 3)))
     (wait,) = problems(planned(cluster, restarted(cluster), after=5.0))
     assert (wait.code, len(wait.units)) == ("CrashLoopBackOff", 1)
-    assert wait.text == f"{wait.units[0]} of {wait.component} crashes again and again."
+    assert wait.text == f"{wait.units[0]} of {wait.component} crash-loops."
 
 
 def test_an_update_whose_pod_is_ready_between_two_crashes_is_stuck() -> None:
@@ -258,7 +258,9 @@ def test_no_replica_may_be_down_where_no_component_may(budgets: Any, expected: l
     waits = problems(planned(cluster, lost(cluster, 0)))
     assert [wait.code for wait in waits] == expected
     if waits:
-        assert waits[0].text == "w-0 is down: 1 of 1 replicas are not available, and maxUnavailable is 0."
+        assert waits[0].text == (
+            "w-0 is not available. An update may make at most 0 of 1 replicas unavailable at a time."
+        )
     # Their update takes none down either.
     cluster.update()
     for _ in cluster.passes():
@@ -270,7 +272,9 @@ def test_too_few_replicas_are_named_with_the_budget() -> None:
     cluster = settled(workload(clique("a", 1), replicas=3))
     (wait,) = problems(planned(cluster, lost(cluster, 1, 2)))
     assert (wait.component, wait.units) == ("w", ("w-1", "w-2"))
-    assert wait.text == "w-1 and w-2 are down: 2 of 3 replicas are not available, and maxUnavailable is 1."
+    assert wait.text == (
+        "w-1 and w-2 are not available. An update may make at most 1 of 3 replicas unavailable at a time."
+    )
 
 
 def test_replicas_that_were_never_up_are_not_missed() -> None:

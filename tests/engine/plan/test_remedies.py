@@ -347,8 +347,8 @@ def test_surge_that_keeps_the_last_original_from_its_room_is_named(level: Any) -
     surge, component = STALLS[level.__name__]
     wait = next(wait for wait in cluster.waits if wait.code == WaitCode.REPLICA_UNSCHEDULABLE)
     assert wait.component == component
-    assert f" has no node while surge {surge}" in wait.text
-    assert " keeps its own until all are available: " in wait.text
+    assert f" has no node; surge {surge}" in wait.text
+    assert " occupies nodes until every original is available: " in wait.text
     stuck = conditions(cluster.status)["UpdateStuck"]
     assert stuck == ("True", WaitCode.REPLICA_UNSCHEDULABLE)
 

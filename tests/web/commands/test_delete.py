@@ -104,3 +104,4 @@ def test_what_is_on_its_way_out_cannot_be_deleted_once_more(desk: Desk) -> None:
     stage.cluster.delete(PODCLIQUESETS, stage.name, namespace=stage.namespace)
     stage.observe()
     assert "chat is already being deleted." in page_of(desk)
+    assert "The cluster is already deleting this workload." in page_of(desk)

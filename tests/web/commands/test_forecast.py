@@ -182,7 +182,7 @@ def test_each_clique_takes_as_long_as_its_own_pods_took(caller: Caller, silent_c
     assert forecast(caller, restart).seconds == 8
     told = forecast(caller, partial(edits.restart, at="now"))
     assert told.seconds == 40
-    assert "New pods of fast take 8 s to become Ready, measured on 1 pod." in said(told)
+    assert "New pods of fast take 8 s to become Ready (measured on 1 pod)." in said(told)
     assert told.pace.is_measured
     assert forecast(caller, restart, seconds_to_ready=7).seconds == 7
 
@@ -249,7 +249,7 @@ def test_times_that_were_noted_count_where_an_update_has_replaced_all_pods(
     models.Pod.objects.filter(ready=True).delete()
     told = forecast(caller, RAISE)
     assert told.end is SimulationEnd.DONE
-    assert "New pods of web take 30 s to become Ready, assumed: none was measured." in said(told)
+    assert "New pods of web take 30 s to become Ready (assumed, since no pod was measured)." in said(told)
     models.Workload.objects.update(ready_times=[["web", "former", 2.0, 3]])
     told = forecast(caller, RAISE)
     assert told.end is SimulationEnd.STUCK
@@ -299,9 +299,9 @@ def test_a_pod_that_became_ready_again_after_two_days_is_not_measured(
     store_node(silent_cluster, "n1")
     now = time.time()
     models.Pod.objects.update(scheduled_at=now - 180_000, ready_since=now - 7_200)
-    assert "New pods of web take 30 s to become Ready, assumed: none was measured." in said(forecast(caller))
+    assert "New pods of web take 30 s to become Ready (assumed, since no pod was measured)." in said(forecast(caller))
     models.Pod.objects.filter(name="chat-0-web-00000").update(ready_since=now - 179_995)
-    assert "New pods of web take 5 s to become Ready, measured on 1 pod." in said(forecast(caller))
+    assert "New pods of web take 5 s to become Ready (measured on 1 pod)." in said(forecast(caller))
 
 
 def test_pods_whose_podclique_is_gone_keep_the_room_that_they_request(silent_cluster: models.Cluster) -> None:

@@ -125,6 +125,17 @@ def test_whoever_chose_before_the_template_changed_has_lost_and_keeps_the_choice
 
 
 @IN_THE_SANDBOX
+@pytest.mark.parametrize(
+    ("path", "reasons"), [("pods", "gone, terminating or up to date"), ("any-pods", "gone or terminating")]
+)
+def test_chosen_pods_that_can_no_longer_be_deleted_are_counted_with_the_reasons(
+    operator: Client, outdated: Stage, path: str, reasons: str
+) -> None:
+    answer = operator.post(address(outdated, path), form(outdated, ["chat-0-frontend-00009/gone"], version="stale"))
+    assert f"1 of the pods that you selected can no longer be deleted ({reasons})." in say(answer, "dropped-pods")
+
+
+@IN_THE_SANDBOX
 def test_a_form_without_any_pod_is_refused_with_a_sentence(operator: Client, outdated: Stage) -> None:
     answer = operator.post(address(outdated, "pods"), form(outdated, []))
     assert (answer.status_code, "select at least one pod" in say(answer)) == (422, True)

@@ -133,5 +133,5 @@ def test_the_template_and_a_live_component_are_not_scaled_by_one_form(running: D
     live = {"live_component": "frontend", "live_replica": "0", "live_replicas": "4"}
     answer = running.change("scale", **{SET: "2"}, **live)
     assert answer.status_code == 422
-    assert "two commands" in said_beside(answer.content.decode(), "live_component")
+    assert "either the template or one live component" in said_beside(answer.content.decode(), "live_component")
     assert (live_frontend(running), numbers(running)) == (3, (1, 3, 1))

@@ -14,7 +14,7 @@ from tests.web.commands.filling import boxes_of, fields_of, said_beside, say
 pytestmark = pytest.mark.django_db
 
 PAGE = "/workloads/sandbox/default/chat/"
-SENTENCE = "A scaling group has the same name: edit the manifest."
+SENTENCE = "A scaling group has the same name as this clique, so change the clique in the manifest."
 
 
 @pytest.fixture

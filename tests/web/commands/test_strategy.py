@@ -117,8 +117,8 @@ def test_a_cluster_that_is_full_stops_surge(admin: Client, chat: models.Cluster)
     surge = {"components.web.maxUnavailable": "0", "components.web.maxSurge": "1"}
     assert "stuck" not in say(trial(admin, **surge))
     words = say(trial(admin, **surge, full="1"))
-    assert "It gets stuck; with the present strategy it does not." in words
-    assert "Possible remedies: Look at the nodes" in words
+    assert "The rollout gets stuck. With the present strategy it completes." in words
+    assert "Possible remedies: Check the nodes" in words
 
 
 def test_a_chosen_type_is_put_down_only_where_it_would_not_follow(
@@ -162,12 +162,12 @@ def test_what_a_preview_assumes_stands_under_its_figures_and_can_be_supposed_oth
     faster = {"components__web__maxUnavailable": "3"}
     words = say(trial(admin, **faster))
     assert "1 of 1 node takes new pods, as far as taints, selectors and the requests of other pods allow." in words
-    assert "New pods of web take 30 s to become Ready, assumed: none was measured." in words
+    assert "New pods of web take 30 s to become Ready (assumed, since no pod was measured)." in words
     assert "New pods take 7 s to become Ready." in say(trial(admin, **faster, seconds_to_ready="7"))
     models.Node.objects.update(unschedulable=True)
     words = say(trial(admin, **faster))
     assert "0 of 1 node take new pods (1 cordoned)" in words
-    assert "It gets stuck; with the present strategy it gets stuck too." in words
+    assert "The rollout gets stuck. With the present strategy it gets stuck too." in words
     assert "Your assumption: there is room for every pod." in say(trial(admin, **faster, unlimited="1"))
 
 

@@ -60,7 +60,7 @@ def test_the_dry_run_names_every_object_and_changes_nothing(kept: Desk) -> None:
     before = kept.stage.stored()
     shown = unescape(try_out(kept))
     # 6 pods, 3 PodCliques, a group, a gang, the set
-    assert "12 objects would be changed. 6 pods stay as they are, none is replaced." in shown
+    assert "12 objects would be changed. 6 pods keep running; none is replaced." in shown
     assert "PodGang chat-0" in shown
     assert f"['{GROVE_FINALIZER}'] → []" in shown
     assert GROVES_HASH in shown
@@ -77,7 +77,7 @@ def test_whoever_does_not_say_that_the_operator_is_gone_takes_nothing_over(kept:
 def test_the_form_takes_over_once_and_leads_back(kept: Desk) -> None:
     fields, pods = agree(kept), {pod["metadata"]["uid"] for pod in kept.stage.loop.pods()}
     assert kept.send("take-over", fields).status_code == 302
-    assert "Grove UI manages 12 objects now. None of 6 pods is replaced." in say(page_of(kept))
+    assert "Grove UI manages chat now. 12 objects were changed; none of the 6 pods was replaced." in say(page_of(kept))
     assert "finalizers" not in kept.stage.stored()["metadata"]
     gang = kept.stage.cluster.get(PODGANGS, "chat-0", namespace=kept.stage.namespace)
     assert gang["metadata"]["labels"][REPLICA_INDEX] == "0"
@@ -85,7 +85,7 @@ def test_the_form_takes_over_once_and_leads_back(kept: Desk) -> None:
     assert {pod["metadata"]["uid"] for pod in kept.stage.loop.pods()} == pods
     assert kept.send("take-over", agree(kept)).status_code == 302
     assert kept.commands().count(("take_over_workload", "Begun")) == 1
-    assert "everything is Grove UI's already" in unescape(try_out(kept))
+    assert "Nothing to change: Grove UI already manages every object." in unescape(try_out(kept))
 
 
 def test_the_form_says_why_a_takeover_is_refused(kept: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

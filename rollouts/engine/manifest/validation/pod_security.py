@@ -229,7 +229,9 @@ def _host_probes(pod: _Pod) -> Iterator[Violation]:
         for handler in (*probes, lifecycle["postStart"], lifecycle["preStop"]):
             for host in (handler["httpGet"]["host"], handler["tcpSocket"]["host"]):
                 if host.value not in (None, ""):
-                    sentence = "probes and lifecycle hooks may not name a host; remove it, they go to the pod itself"
+                    sentence = (
+                        "probes and lifecycle hooks may not name a host, since they go to the pod itself; remove it"
+                    )
                     yield part.make_violation(host, handler.path.rpartition(".")[2], sentence)
 
 

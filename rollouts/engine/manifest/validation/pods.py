@@ -77,7 +77,10 @@ def _check_container_names(pod: FieldValue) -> Iterator[Finding]:
     for container in (*pod["initContainers"], *pod["containers"]):
         name = container["name"]
         if name.value and not is_dns_label(name.value):
-            sentence = "the name of a container may have lower-case letters, digits and hyphens, at most 63; rename it"
+            sentence = (
+                "the name of a container may contain only lower-case letters, digits and hyphens, at most 63"
+                " characters; rename it"
+            )
             yield name.make_finding(FindingCode.INVALID_NAME, sentence)
         yield from _check_variable_names(container)
     for container in pod["containers"]:

@@ -12,22 +12,23 @@ from typing import Final
 
 from rollouts.engine.manifest.findings import Finding, FindingCode
 from rollouts.engine.manifest.set_manifest import FieldValue, SetManifest
-from rollouts.engine.model.workload import StartupType
+from rollouts.engine.model.workload import REVISIONS_KEPT, StartupType
 
 _NO_ORDER: Final = "Grove UI does not order the start of cliques yet: the pods of all cliques start at the same time"
 _NO_WAIT: Final = "Grove UI does not order the start of cliques yet: these pods do not wait for {names}"
 _NO_AUTOSCALER: Final = (
-    "Grove UI creates no HorizontalPodAutoscaler yet: this {kind} keeps its replicas until someone scales it"
+    "Grove UI creates no HorizontalPodAutoscaler yet: this {kind} keeps its replicas until a user or another autoscaler"
+    " scales it"
 )
 _NO_TOPOLOGY: Final = (
     "Grove UI does not hand topology constraints to the scheduler yet: the pods may be spread over several domains"
 )
-_NO_CLAIMS: Final = "Grove UI creates no ResourceClaims yet: the pods do not get what these would claim"
+_NO_CLAIMS: Final = "Grove UI creates no ResourceClaims yet: the pods do not get the claimed resources"
 _NO_PAUSE: Final = "Grove UI does not pause updates yet: an update of this set goes on"
 _NO_DEADLINE: Final = (
     "Grove UI watches no progress deadline yet: an update that makes no progress is not marked as failed"
 )
-_NO_LIMIT: Final = "Grove UI does not use this limit yet: it keeps the same number of revisions of every workload"
+_NO_LIMIT: Final = f"Grove UI does not use this limit yet: it keeps {REVISIONS_KEPT} revisions of every workload"
 _NO_PARTITION: Final = "Grove UI does not hold replicas back yet: an update reaches all replicas"
 
 
