@@ -219,6 +219,7 @@ def _parse_gang(obj: Obj) -> Row:
         **_parse_owner(obj, "PodCliqueSet"),
         "pod_groups": _render_json(pod_groups),
         "priority_class": _text(spec.get("priorityClassName")),
+        "scheduler": _text(_labels(obj).get(names.SCHEDULER)),
         "status": _render_json(_mapping(obj.get("status"))),
         **_parse_grove_write(obj),
     }

@@ -225,6 +225,7 @@ class Gang(Owned):
 
     pod_groups = OrjsonField(default=dict)  # by PodClique: minReplicas and names of the pods referred to
     priority_class = models.CharField(max_length=NAME_LENGTH, blank=True)
+    scheduler = models.CharField(max_length=LABEL_LENGTH, blank=True)  # of the label; empty: none
     status = OrjsonField(default=dict)
     written_by_grove = models.BooleanField(default=False)
     grove_wrote_at = models.FloatField(null=True, blank=True)
