@@ -128,6 +128,14 @@ def test_the_dry_run_lists_every_workload_and_changes_nothing(kept: Desk) -> Non
     assert not AuditEntry.objects.exists()
 
 
+def test_a_dry_run_without_a_workload_that_can_be_taken_over_asks_for_no_confirmation(kept: Desk) -> None:
+    for name in ("chat", "other"):
+        kept.stage.cluster.delete(PODCLIQUESETS, name, namespace=kept.stage.namespace)
+    answer = run_dry(kept)
+    assert "No workload can be taken over now." in say(answer)
+    assert 'name="agreed"' not in answer.content.decode()
+
+
 def say_row(row: str) -> str:
     """Return the words of a row."""
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", row)).strip()
