@@ -6,7 +6,7 @@ from django.views.decorators.http import require_safe
 
 from rollouts.admin.site import site
 from rollouts.api import problems
-from rollouts.api.paths import WORKLOAD
+from rollouts.api.paths import CLUSTER, WORKLOAD
 from rollouts.live import stream
 from rollouts.web import (
     account,
@@ -54,7 +54,7 @@ urlpatterns = [
     path(f"{WORKLOAD}events/card/", events.card_fragment, name="workload-events-card"),
     path(f"{WORKLOAD}manifest/", manifests.page, name="workload-manifest"),
     path(f"{WORKLOAD}revisions/<number:number>/", revisions.page, name="workload-revision"),
-    *command_urlpatterns(WORKLOAD),
+    *command_urlpatterns(WORKLOAD, CLUSTER),
     path("sign-in/", sign_in.SignInView.as_view(), name="login"),
     path("sign-in/sso/", sign_in.sso_start, name="sso"),
     path("sign-in/sso/done/", sign_in.sso_callback, name="sso-done"),

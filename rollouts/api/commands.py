@@ -42,12 +42,13 @@ from rollouts.api.serializers import (
     ScaleBody,
     StrictSerializer,
     TakeOverBody,
+    TakeOverClusterBody,
 )
 from rollouts.engine.manifest.findings import Finding
 from rollouts.services.audit import Caller, Source, caller_of, require_one_of
 from rollouts.services.changes import Apply, execute
 from rollouts.services.edit import EditResult
-from rollouts.services.takeover import cluster_take_over, workload_take_over
+from rollouts.services.takeover import ClusterTakeoverResult, cluster_take_over, workload_take_over
 
 
 def flag_parameter(name: str, words: str) -> OpenApiParameter:
@@ -257,40 +258,48 @@ class TakeOverClusterView(CommandView):
         operation_id="cluster_take_over",
         summary="Take a cluster over from Grove",
         tags=["commands"],
-        request=TakeOverBody,
+        request=TakeOverClusterBody,
         responses={200: ClusterTakenOverAnswer},
         parameters=[*COMMAND_HEADERS[1:], _DRY_RUN],
     )
     def post(self, request: Request, cluster: str) -> HttpResponse:
         """Take over all workloads of a cluster that Grove's own operator managed, one after the other.
 
-        If one fails, the others continue. Needs a grant for all namespaces of the cluster.
+        Send a dry run first, and its workloads with their versions as the body of the command: then a workload that has
+        changed since is refused, and one that is new is left. If one fails, the others continue. Needs a grant for all
+        namespaces of the cluster.
         """
-        self.read_body(TakeOverBody)
+        workloads = self.read_body(TakeOverClusterBody).get("workloads")
         caller, terms = self.read_preconditions()
+        expected = None
+        if workloads is not None:
+            expected = {WorkloadRef(cluster, one["namespace"], one["name"]): one["version"] for one in workloads}
 
         def carry_out(_: datetime) -> HttpResponse:
-            taken = cluster_take_over(caller, cluster, dry_run=terms["dry_run"])
-            return json_response(
-                {
-                    "cluster": taken.cluster,
-                    "workloads": [
-                        {
-                            "workload": render_place(one.place),
-                            "objects": one.objects,
-                            "pods": one.pods,
-                            "outdated": one.outdated,
-                            "problem": one.problem,
-                        }
-                        for one in taken.outcomes
-                    ],
-                    "left": taken.left,
-                    "dry_run": taken.is_dry_run,
-                    "request_id": getattr(request, "request_id", ""),
-                }
-            )
+            taken = cluster_take_over(caller, cluster, expected=expected, dry_run=terms["dry_run"])
+            return json_response({**_render_takeover(taken), "request_id": getattr(request, "request_id", "")})
 
         return answer_once(request, carry_out)
+
+
+def _render_takeover(taken: ClusterTakeoverResult) -> dict[str, Any]:
+    return {
+        "cluster": taken.cluster,
+        "workloads": [
+            {
+                "workload": render_place(one.place),
+                "version": one.version,
+                "objects": one.objects,
+                "pods": one.pods,
+                "outdated": one.outdated,
+                "left_alone": one.left_alone,
+                "problem": one.problem,
+            }
+            for one in taken.outcomes
+        ],
+        "left": taken.left,
+        "dry_run": taken.is_dry_run,
+    }
 
 
 def edit_response(request: Request, changed: EditResult) -> HttpResponse:

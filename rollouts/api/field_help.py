@@ -205,6 +205,7 @@ FIELD_HELP: Final[Mapping[str, Mapping[str, str]]] = {
         "other_operator_code": "OtherOperator: Grove UI changes nothing there; see `other_operator`. Empty: it may.",
         "other_operator": "Why Grove UI changes nothing there. Empty: no other operator manages its workloads.",
         "workloads": "Number of workloads in each state.",
+        "grove_workloads": "Number of workloads that Grove's own operator manages; a takeover makes them Grove UI's.",
     },
     # ---- simulations
     "Simulated": {

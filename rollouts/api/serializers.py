@@ -182,6 +182,25 @@ class TakeOverBody(StrictSerializer):
     """An empty body."""
 
 
+class SeenWorkloadBody(StrictSerializer):
+    """A workload as a dry run has shown it."""
+
+    namespace = StrictCharField(max_length=_MAX_NAME_LENGTH)
+    name = StrictCharField(max_length=_MAX_NAME_LENGTH)
+    version = StrictCharField(max_length=_MAX_NAME_LENGTH, help_text="Its `version` in the answer of the dry run.")
+
+
+class TakeOverClusterBody(StrictSerializer):
+    """The workloads to take over."""
+
+    workloads = serializers.ListField(
+        child=SeenWorkloadBody(),
+        required=False,
+        max_length=MAX_ENTRIES,
+        help_text="Only these workloads; one that has changed since the dry run is refused. Default: all, as they are.",
+    )
+
+
 # ---- answers
 
 
@@ -245,9 +264,11 @@ class TakenOverAnswer(serializers.Serializer[Any]):
     """The outcome for one workload."""
 
     workload = PlaceAnswer()
+    version = serializers.CharField(help_text="Its version before the takeover. Empty: it was not taken over.")
     objects = serializers.IntegerField(help_text="Number of objects that were changed, or would be.")
     pods = serializers.IntegerField(help_text="Number of pods that keep running.")
     outdated = serializers.IntegerField(help_text="Number of outdated pods; an update replaces them afterwards.")
+    left_alone = serializers.IntegerField(help_text="Number of objects that are not changed; they belong to others.")
     problem = serializers.CharField(help_text="Why it was not taken over. Empty: it was.")
 
 

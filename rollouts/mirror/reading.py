@@ -141,6 +141,7 @@ GANG: Final = (
     "pod_groups",
     "status",
     "priority_class",
+    "scheduler",
     "written_by_grove",
 )
 SERVICE: Final = ("owner_uid", "name", "uid", "replica", "leaving", "publish_not_ready_addresses")
@@ -259,11 +260,12 @@ def _parse_fault(text: str) -> tuple[str, str]:
 
 def parse_gangs(rows: _Rows, owners: Owners, strangers: list[Stranger]) -> Iterator[Gang]:
     """Yield the gangs of the workload among these rows."""
-    for owner, name, uid, version, replica, leaving, pod_groups, status, priority_class, _ in rows:
+    for owner, name, uid, version, replica, leaving, pod_groups, status, priority_class, scheduler, _ in rows:
         if _is_ours(name, owner, replica, strangers):
             groups = {clique: (least, tuple(pods)) for clique, (least, pods) in orjson.loads(pod_groups).items()}
             leaves = leaving == 1 or owner != owners.set_uid
-            yield Gang(name, uid, str(version), replica, leaves, groups, orjson.loads(status), priority_class)
+            told = orjson.loads(status)
+            yield Gang(name, uid, str(version), replica, leaves, groups, told, priority_class, scheduler)
 
 
 def _split_keys(keys: str) -> tuple[str, ...]:

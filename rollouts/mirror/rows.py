@@ -43,7 +43,7 @@ from rollouts.engine.model.template_keys import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.model.times import parse_time
 from rollouts.engine.scheduling.resources import compute_requests
 from rollouts.engine.simulation.pod_behaviour import join_images
-from rollouts.mirror.other_operator import find_grove_write_time, is_written_by_grove
+from rollouts.mirror.other_operator import GROVE_FINALIZER, find_grove_write_time, is_written_by_grove
 from rollouts.models import Clique, Gang, Mirrored, Node, Pod, ScalingGroup, Service, Workload
 
 Row = dict[str, Any]
@@ -139,6 +139,7 @@ def _parse_workload(obj: Obj) -> Row:
     return {
         "manifest": _render_json(obj | {"metadata": kept}),
         **_parse_grove_write(obj),
+        "written_by_grove": _is_kept_by_grove(obj),
         "labels": _render_json(metadata.get("labels") or {}),
         "generation": _int(metadata.get("generation")),
         "observed_generation": _int(status.get("observedGeneration")),
@@ -218,6 +219,7 @@ def _parse_gang(obj: Obj) -> Row:
         **_parse_owner(obj, "PodCliqueSet"),
         "pod_groups": _render_json(pod_groups),
         "priority_class": _text(spec.get("priorityClassName")),
+        "scheduler": _text(_labels(obj).get(names.SCHEDULER)),
         "status": _render_json(_mapping(obj.get("status"))),
         **_parse_grove_write(obj),
     }
@@ -410,6 +412,13 @@ def _find_condition(conditions: Mapping[str, Mapping[str, Any]], name: str, stat
 def _parse_grove_write(obj: Obj) -> Row:
     readable = {"metadata": {"managedFields": _mappings(obj["metadata"].get("managedFields"))}}
     return {"written_by_grove": is_written_by_grove(readable), "grove_wrote_at": find_grove_write_time(readable)}
+
+
+def _is_kept_by_grove(obj: Obj) -> bool:
+    """Return whether a set itself shows that Grove's operator manages it: by its finalizer, or by managed fields."""
+    finalizers = obj["metadata"].get("finalizers")
+    has_finalizer = isinstance(finalizers, list) and GROVE_FINALIZER in finalizers
+    return has_finalizer or _parse_grove_write(obj)["written_by_grove"]
 
 
 def _labels(obj: Obj) -> Mapping[str, str]:

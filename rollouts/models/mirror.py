@@ -120,7 +120,8 @@ class Workload(Mirrored):
     # Ours and not the cluster's: deletes that were sent and whose answers are not stored yet, as [kind, name, uid].
     # Written before they are sent, so that a pass after a crash asks the cluster about them before it spends budget.
     in_doubt = OrjsonField(default=list)
-    # Grove's own operator wrote it after us, as its managed fields tell: nothing may be written to its workload.
+    # Grove's own operator wrote it after us, as its managed fields tell, or its finalizer is on it: nothing may be
+    # written to its workload.
     written_by_grove = models.BooleanField(default=False)
     grove_wrote_at = models.FloatField(null=True, blank=True)  # when that operator last wrote it, whoever wrote since
     # Ours as well: writes that the cluster has refused, and until when they are held back (`rejected_writes`).
@@ -224,6 +225,7 @@ class Gang(Owned):
 
     pod_groups = OrjsonField(default=dict)  # by PodClique: minReplicas and names of the pods referred to
     priority_class = models.CharField(max_length=NAME_LENGTH, blank=True)
+    scheduler = models.CharField(max_length=LABEL_LENGTH, blank=True)  # of the label; empty: none
     status = OrjsonField(default=dict)
     written_by_grove = models.BooleanField(default=False)
     grove_wrote_at = models.FloatField(null=True, blank=True)

@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from functools import reduce
+from operator import or_
 from typing import Any, Final
 
-from django.db.models import Count, Q
+from django.db.models import Count, Exists, OuterRef, Q, QuerySet
 
 from rollouts import models
 from rollouts.accounts.errors import make_cluster_not_found
@@ -33,6 +35,7 @@ class ClusterDetail:
     other_operator_code: str  # OtherOperator, or empty
     other_operator: str  # why Grove UI changes nothing there; empty: no other operator
     workloads: Mapping[State, int]
+    grove_workloads: int  # how many Grove's own operator manages; they can be taken over when it is gone
     nodes: int
     ready_nodes: int
     pods: int
@@ -101,7 +104,7 @@ def _entries() -> tuple[ClusterEntry, ...]:
 
 
 class _Counts:
-    """Counts of workloads, nodes and pods by cluster, with three queries for all clusters."""
+    """Counts of workloads, nodes and pods by cluster, with four queries for all clusters."""
 
     def __init__(self, clusters: list[int]) -> None:
         workloads = models.Workload.objects.filter(cluster__in=clusters).annotate(state_index=STATE_INDEX).order_by()
@@ -109,6 +112,8 @@ class _Counts:
             (cluster, state_index): number
             for cluster, state_index, number in workloads.values_list("cluster_id", "state_index").annotate(Count("id"))
         }
+        theirs = _filter_grove_managed(models.Workload.objects.filter(cluster__in=clusters)).order_by()
+        self._grove_workloads: dict[int, int] = dict(theirs.values_list("cluster_id").annotate(Count("id")))
         nodes = models.Node.objects.filter(cluster__in=clusters).order_by().values_list("cluster_id")
         counted = nodes.annotate(total=Count("id"), working=Count("id", filter=Q(ready=True)))
         self._nodes = {cluster: (total, ready) for cluster, total, ready in counted}
@@ -118,11 +123,33 @@ class _Counts:
     def workloads(self, cluster: int) -> dict[State, int]:
         return {state: self._workloads.get((cluster, index), 0) for index, state in enumerate(STATES)}
 
+    def grove_workloads(self, cluster: int) -> int:
+        return self._grove_workloads.get(cluster, 0)
+
     def nodes(self, cluster: int) -> tuple[int, int]:
         return self._nodes.get(cluster, (0, 0))
 
     def pods(self, cluster: int) -> int:
         return self._pods.get(cluster, 0)
+
+
+def count_grove_workloads(row: models.Cluster) -> int:
+    """Return how many workloads of a cluster Grove's own operator manages."""
+    return _filter_grove_managed(models.Workload.objects.filter(cluster=row)).count()
+
+
+def _filter_grove_managed(workloads: QuerySet[models.Workload]) -> QuerySet[models.Workload]:
+    """Keep the workloads of which Grove's operator manages the set, or wrote a part after us."""
+    parts = (
+        table.objects.filter(
+            cluster=OuterRef("cluster"),
+            namespace=OuterRef("namespace"),
+            workload=OuterRef("name"),
+            written_by_grove=True,
+        )
+        for table in (models.ScalingGroup, models.Clique, models.Gang)
+    )
+    return workloads.filter(reduce(or_, map(Exists, parts), Q(written_by_grove=True)))
 
 
 _NO_CLUSTER: Final = -1
@@ -145,6 +172,7 @@ def _cluster(entry: ClusterEntry, row: models.Cluster | None, counts: _Counts) -
         other_operator_code=stored.other_operator_code,
         other_operator=stored.other_operator,
         workloads=counts.workloads(key),
+        grove_workloads=counts.grove_workloads(key),
         nodes=nodes,
         ready_nodes=ready,
         pods=counts.pods(key),

@@ -114,10 +114,12 @@ class WorkloadTakeover:
     """The result for one workload of a cluster."""
 
     place: WorkloadRef
-    objects: int  # how many were changed
-    pods: int  # how many pods keep running
-    outdated: int
-    problem: str  # why it was not taken over; empty: it was
+    problem: str = ""  # why it was not taken over; empty: it was
+    version: str = ""  # of the set, before it was taken over; empty with a problem
+    objects: int = 0  # how many were changed
+    pods: int = 0  # how many pods keep running
+    outdated: int = 0
+    left_alone: int = 0  # how many objects are not changed, because they belong to others
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,35 +128,54 @@ class ClusterTakeoverResult:
 
     cluster: str
     outcomes: tuple[WorkloadTakeover, ...]
-    left: int  # how many are left for another command
+    left: int  # how many are left for another command: there was no time, or they were not expected
     is_dry_run: bool
 
 
 def cluster_take_over(
-    caller: Caller, cluster: str, *, dry_run: bool = False, now: Callable[[], float] = time.time
+    caller: Caller,
+    cluster: str,
+    *,
+    expected: Mapping[WorkloadRef, str] | None = None,
+    dry_run: bool = False,
+    now: Callable[[], float] = time.time,
 ) -> ClusterTakeoverResult:
-    """Take over every workload of a cluster that Grove's own operator manages; each has audit entries of its own."""
+    """Take over every workload of a cluster that Grove's own operator manages; each has audit entries of its own.
+
+    `expected` are the versions that a dry run has shown: only these workloads are taken over, and one that has changed
+    since is refused. None: all, as they are.
+    """
     with audited_command(caller, Command.TAKE_OVER_WORKLOAD, WorkloadRef(cluster), dry_run=dry_run) as audited:
         client = open_client(WorkloadRef(cluster))
         _require_no_operator(client, now())
         places = _list_grove_workloads(client)
         deadline, outcomes = time.monotonic() + MAX_SECONDS, list[WorkloadTakeover]()
-        for place in places:
+        for place in places if expected is None else filter(expected.__contains__, places):
             if time.monotonic() > deadline:
                 break
-            outcomes.append(_take_over_one(caller, place, dry_run=dry_run, now=now))
+            version = None if expected is None else f'"{expected[place]}"'
+            outcomes.append(_take_over_one(caller, place, expected=version, dry_run=dry_run, now=now))
         taken = sum(not one.problem for one in outcomes)
         if outcomes:
             audited.done(detail=f"{taken} of {len(places)} workloads")
         return ClusterTakeoverResult(cluster, tuple(outcomes), len(places) - len(outcomes), dry_run)
 
 
-def _take_over_one(caller: Caller, place: WorkloadRef, *, dry_run: bool, now: Callable[[], float]) -> WorkloadTakeover:
+def _take_over_one(
+    caller: Caller, place: WorkloadRef, *, expected: str | None, dry_run: bool, now: Callable[[], float]
+) -> WorkloadTakeover:
     try:
-        result = workload_take_over(caller, place, dry_run=dry_run, now=now)
+        result = workload_take_over(caller, place, expected=expected, dry_run=dry_run, now=now)
     except CommandRefused as refusal:
-        return WorkloadTakeover(place, 0, 0, 0, refusal.sentence)
-    return WorkloadTakeover(place, result.objects, result.pods, result.outdated, "")
+        return WorkloadTakeover(place, refusal.sentence)
+    return WorkloadTakeover(
+        place,
+        version=result.changed.version,
+        objects=result.objects,
+        pods=result.pods,
+        outdated=result.outdated,
+        left_alone=len(result.left),
+    )
 
 
 def _list_grove_workloads(client: WorkloadClient) -> list[WorkloadRef]:

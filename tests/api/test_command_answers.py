@@ -10,10 +10,12 @@ from django.utils import timezone
 
 from rollouts.accounts.tokens import digest_of
 from rollouts.cluster import ClusterClient, Unavailable
+from rollouts.cluster.resources import PODCLIQUESETS
+from rollouts.mirror.other_operator import GROVE_FINALIZER
 from rollouts.models import ApiToken, AuditEntry, Call, NamespaceGrant, User, Workload
 from tests.api.actors import Actor, make_actors
 from tests.api.calling import HERE, Api, make_api
-from tests.api.scene import Scene
+from tests.api.scene import CLUSTER, NAME, NAMESPACE, Scene
 
 pytestmark = pytest.mark.django_db
 
@@ -275,3 +277,22 @@ def test_a_browser_without_its_csrf_token_gives_none(scene: Scene) -> None:
     answer = client.post(f"{HERE}/images/", json.dumps(images()), "application/json")
     assert answer.status_code == 403
     assert scene.stored() == before
+
+
+def test_a_takeover_of_a_cluster_is_bound_to_the_versions_of_its_dry_run(api: Api, scene: Scene) -> None:
+    kept = {"metadata": {"finalizers": [GROVE_FINALIZER]}}
+    scene.cluster.patch_merge(PODCLIQUESETS, NAME, kept, namespace=NAMESPACE)
+    path = f"/api/v1/clusters/{CLUSTER}/take-over/"
+    tried = api.post(f"{path}?dry_run=true", {})
+    (shown,) = tried.body["workloads"]
+    metadata = scene.stored()["metadata"]
+    assert (shown["version"], shown["problem"]) == (f"{metadata['uid']}.{metadata['generation']}", "")
+    seen = {"namespace": NAMESPACE, "name": NAME, "version": shown["version"]}
+    scene.change_image("example:taken-over")
+    (refused,) = api.post(path, {"workloads": [seen]}).body["workloads"]
+    assert "has been changed" in refused["problem"]
+    assert GROVE_FINALIZER in scene.stored()["metadata"]["finalizers"]
+    (shown,) = api.post(f"{path}?dry_run=true", {}).body["workloads"]
+    answer = api.post(path, {"workloads": [{**seen, "version": shown["version"]}]})
+    assert [(one["workload"]["name"], one["problem"]) for one in answer.body["workloads"]] == [(NAME, "")]
+    assert "finalizers" not in scene.stored()["metadata"]

@@ -101,6 +101,15 @@ def test_everything_of_a_workload_is_read(cluster: models.Cluster) -> None:
     assert seen(cluster).strangers == ()
 
 
+def test_the_scheduler_of_a_gang_is_read_from_its_label(cluster: models.Cluster) -> None:
+    told = objects.gang()
+    told["metadata"]["labels"]["grove.io/scheduler-name"] = "kai-scheduler"
+    mirror.store(cluster, PODCLIQUESETS, [objects.pod_clique_set()])
+    mirror.store(cluster, PODGANGS, [told])
+    (gang,) = seen(cluster).observed.gangs
+    assert gang.scheduler == "kai-scheduler"
+
+
 def test_what_was_noted_of_the_template_is_read(cluster: models.Cluster) -> None:
     told = objects.clique()
     told["metadata"]["annotations"] = {TEMPLATE_REPLICAS: "5", TEMPLATE_KEYS: "team,tier,"}

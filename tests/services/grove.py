@@ -2,9 +2,10 @@
 
 import itertools
 import time
+from contextlib import suppress
 from typing import Any
 
-from rollouts.cluster import ClusterClient, Obj, Resource
+from rollouts.cluster import ClusterClient, NotFound, Obj, Resource
 from rollouts.cluster.resources import (
     PODCLIQUES,
     PODCLIQUESCALINGGROUPS,
@@ -16,7 +17,7 @@ from rollouts.cluster.resources import (
 from rollouts.engine.model import names
 from rollouts.engine.model.template_keys import TEMPLATE_KEYS, TEMPLATE_REPLICAS
 from rollouts.engine.model.times import parse_time
-from rollouts.mirror.other_operator import GROVE_MANAGER, find_last_write, is_written_by_grove
+from rollouts.mirror.other_operator import GROVE_MANAGER, find_grove_management, find_last_write, is_written_by_grove
 from tests.project.running import wait_until
 
 ALL: tuple[Resource, ...] = (PODCLIQUESETS, PODCLIQUESCALINGGROUPS, PODCLIQUES, PODGANGS, SERVICES, PODS)
@@ -57,6 +58,16 @@ def hand_to_grove(cluster: ClusterClient, namespace: str) -> None:
     for resource, finalizer in FINALIZERS.items():
         for obj in list_objects(cluster, namespace, resource):
             patch(cluster, resource, obj, {"metadata": {"finalizers": [finalizer]}})
+
+
+def delete_sets_of_grove(cluster: ClusterClient, *, but: str = "") -> None:
+    """Delete the sets that other tests have left for Grove's operator, but not those in one namespace."""
+    for stored in cluster.list(PODCLIQUESETS).items:
+        metadata, theirs = stored["metadata"], "the set" if is_written_by_grove(stored) else ""
+        if metadata["namespace"] != but and find_grove_management(stored, theirs):
+            patch(cluster, PODCLIQUESETS, stored, {"metadata": {"finalizers": []}})
+            with suppress(NotFound):  # one that was being deleted is gone by now
+                cluster.delete(PODCLIQUESETS, metadata["name"], namespace=metadata["namespace"])
 
 
 def put_status(cluster: ClusterClient, namespace: str, **more: Any) -> None:

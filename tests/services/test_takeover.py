@@ -240,6 +240,32 @@ def test_all_workloads_of_a_cluster_are_taken_over_and_one_in_trouble_keeps_no_o
 
 
 @pytest.mark.parametrize("site", ["sandbox"], indirect=True)
+def test_of_a_cluster_only_what_a_dry_run_has_shown_is_taken_over(stage: Stage, caller: Caller) -> None:
+    def make(name: str) -> None:
+        manifest = small({"metadata.namespace": stage.namespace, "metadata.name": name, "spec.replicas": 1})
+        manifest["metadata"]["finalizers"] = [FINALIZERS[PODCLIQUESETS]]
+        stage.cluster.create(PODCLIQUESETS, manifest)
+
+    def is_groves(name: str) -> bool:
+        stored = stage.cluster.get(PODCLIQUESETS, name, namespace=stage.namespace)
+        return bool(stored["metadata"].get("finalizers"))
+
+    make("changed")
+    told = cluster_take_over(caller, stage.cluster_name, dry_run=True)
+    seen = {one.place: one.version for one in told.outcomes if one.place.namespace == stage.namespace}
+    assert {place.name for place in seen} == {"chat", "changed"}
+    make("newcomer")
+    change = {"spec": {"replicas": 2}}
+    stage.cluster.patch_merge(PODCLIQUESETS, "changed", change, namespace=stage.namespace)
+    taken = cluster_take_over(caller, stage.cluster_name, expected=seen)
+    assert [(one.place.name, one.problem) for one in taken.outcomes if not one.problem] == [("chat", "")]
+    (problem,) = [one.problem for one in taken.outcomes if one.place.name == "changed"]
+    assert problem.startswith("changed has been changed")
+    assert taken.left >= 1
+    assert [is_groves(name) for name in ("chat", "changed", "newcomer")] == [False, True, True]
+
+
+@pytest.mark.parametrize("site", ["sandbox"], indirect=True)
 def test_no_workload_of_a_cluster_is_taken_over_while_grove_writes_to_one(stage: Stage, caller: Caller) -> None:
     edits = {"metadata.namespace": stage.namespace, "metadata.name": "other", "spec.replicas": 1}
     stage.cluster.create(PODCLIQUESETS, small(edits))

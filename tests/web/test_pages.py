@@ -70,6 +70,16 @@ def test_pages_say_why_nothing_is_changed_and_go_on_showing_everything(
     assert page.count("<tr") == before.count("<tr")
 
 
+def test_a_cluster_counts_the_workloads_of_which_grove_wrote_a_part(viewer: Client, row: models.Cluster) -> None:
+    for name in ("chat", "search"):
+        fleet.store_parts(row, fleet.big_workload(name, pods=20))
+    assert "Take over from Grove" not in get(viewer, "/clusters/")
+    models.Clique.objects.filter(workload="chat").update(written_by_grove=True)
+    page = get(viewer, "/clusters/")
+    assert "operator manages 1 workload here." in page
+    assert 'href="/clusters/sandbox/take-over/"' in page
+
+
 @pytest.mark.parametrize("address", ["/", "/nodes/", "/clusters/"])
 def test_every_page_of_an_installation_that_only_observes_says_so(
     viewer: Client, row: models.Cluster, address: str, monkeypatch: pytest.MonkeyPatch

@@ -122,6 +122,7 @@ class Gang:
     pod_groups: Mapping[str, tuple[int, tuple[str, ...]]]
     status: Mapping[str, Any]
     priority_class: str = ""
+    scheduler: str = ""  # of its label; empty: an earlier version has not set it
 
 
 @value

@@ -131,7 +131,7 @@ def _plan_replica(
     before = len(plan_builder.deletes)
     add_replica_actions(layout, step, termination, plan_builder)
     deleted_uids = {deletion.uid for deletion in plan_builder.deletes[before:]}
-    plan_builder.add(plan_gangs(layout.workload, replica, gangs))
+    plan_builder.add(plan_gangs(layout, replica, gangs))
     plan_builder.gates.extend(plan_gate_removals(replica, gangs, deleted_uids))
     return gangs
 

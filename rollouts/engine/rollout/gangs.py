@@ -101,16 +101,16 @@ def _iter_group_replicas(layout: Layout, group: GroupView) -> Iterator[tuple[int
 
 
 def plan_gangs(
-    workload: Workload, replica: ReplicaView, wanted: tuple[WantedGang, ...]
+    layout: Layout, replica: ReplicaView, wanted: tuple[WantedGang, ...]
 ) -> Iterator[Create | Patch | Delete]:
     """Yield the actions that turn the stored gangs of a replica into the wanted ones."""
     for gang in wanted:
         stored = replica.find_gang(gang.name)
         if stored is None:
             if gang.has_minimum_pods:
-                yield Create(Kind.GANG, build_gang(workload, replica.index, gang))
-        elif not stored.leaving and (spec := _patch_spec(workload, stored, gang)):
-            yield Patch(Kind.GANG, stored.name, stored.uid, stored.resource_version, {"spec": spec})
+                yield Create(Kind.GANG, build_gang(layout, replica.index, gang))
+        elif not stored.leaving and (patch := _build_patch(layout, stored, gang)):
+            yield Patch(Kind.GANG, stored.name, stored.uid, stored.resource_version, patch)
     if replica.scaled_gangs:
         known = {gang.name for gang in wanted}
         for name, stored in sorted(replica.scaled_gangs.items()):
@@ -118,14 +118,16 @@ def plan_gangs(
                 yield Delete(Kind.GANG, name, stored.uid, GANG_NOT_NEEDED)
 
 
-def _patch_spec(workload: Workload, stored: Gang, gang: WantedGang) -> dict[str, Any]:
-    """Return the changes to the spec of a stored gang that are due."""
-    spec: dict[str, Any] = {}
+def _build_patch(layout: Layout, stored: Gang, gang: WantedGang) -> dict[str, Any]:
+    """Return the changes to a stored gang that are due."""
+    workload, spec, patch = layout.workload, dict[str, Any](), dict[str, Any]()
+    if stored.scheduler != layout.scheduler:
+        patch["metadata"] = {"labels": {names.SCHEDULER: layout.scheduler}}
     if _is_patch_due(stored, gang):
         spec["podgroups"] = _render_pod_groups(workload, gang.pod_groups)
     if stored.priority_class != workload.priority_class:
         spec["priorityClassName"] = workload.priority_class or None
-    return spec
+    return {**patch, "spec": spec} if spec else patch
 
 
 def _is_patch_due(stored: Gang, gang: WantedGang) -> bool:
@@ -196,10 +198,11 @@ def plan_gate_removals(replica: ReplicaView, wanted: tuple[WantedGang, ...], goi
                 yield from (RemoveGate(pod.name, pod.uid) for pod in waiting if pod.name in referred)
 
 
-def build_gang(workload: Workload, replica: int, gang: WantedGang) -> dict[str, Any]:
+def build_gang(layout: Layout, replica: int, gang: WantedGang) -> dict[str, Any]:
     """Return the manifest of a PodGang with the existing pods."""
+    workload = layout.workload
     labels = default_labels(workload.name, "podgang", gang.name) | {names.REPLICA_INDEX: str(replica)}
-    labels[names.SCHEDULER] = _scheduler_name(workload)
+    labels[names.SCHEDULER] = layout.scheduler
     if not gang.is_base:
         labels[names.BASE_GANG] = names.base_gang_name(workload.name, replica)
     spec: dict[str, Any] = {"podgroups": _render_pod_groups(workload, gang.pod_groups)}
@@ -216,12 +219,6 @@ def build_gang(workload: Workload, replica: int, gang: WantedGang) -> dict[str, 
         },
         "spec": spec,
     }
-
-
-def _scheduler_name(workload: Workload) -> str:
-    """Return the scheduler of the pods: all cliques of a set name the same one, or none."""
-    named = (clique.pod_spec.get("schedulerName") for clique in workload.cliques)
-    return next((name for name in named if name), "default-scheduler")
 
 
 def _render_pod_groups(workload: Workload, groups: PodGroups) -> list[dict[str, Any]]:

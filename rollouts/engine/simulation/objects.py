@@ -91,6 +91,7 @@ def parse_gang(manifest: Obj, uid: str, version: str) -> Gang:
         pod_groups=_pod_groups(manifest["spec"]),
         status={},
         priority_class=manifest["spec"].get("priorityClassName") or "",
+        scheduler=metadata["labels"].get(names.SCHEDULER, ""),
     )
 
 
@@ -157,8 +158,13 @@ def patch_gang(gang: Gang, patch: Obj, version: str) -> Gang:
     """Return a PodGang after a merge patch; a list is replaced whole."""
     spec = patch.get("spec", {})
     pod_groups = _pod_groups(spec) if "podgroups" in spec else gang.pod_groups
-    priority_class = spec.get("priorityClassName", gang.priority_class) or ""
-    return fast_replace(gang, resource_version=version, pod_groups=pod_groups, priority_class=priority_class)
+    return fast_replace(
+        gang,
+        resource_version=version,
+        pod_groups=pod_groups,
+        priority_class=spec.get("priorityClassName", gang.priority_class) or "",
+        scheduler=patch.get("metadata", {}).get("labels", {}).get(names.SCHEDULER, gang.scheduler),
+    )
 
 
 def patch_service(service: Service, patch: Obj) -> Service:

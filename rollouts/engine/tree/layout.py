@@ -75,6 +75,12 @@ def make_layout(workload: Workload) -> "Layout":
     return Layout(workload, hashes, compute_generation_hash(workload))
 
 
+def _find_scheduler(workload: Workload) -> str:
+    """Return the scheduler of the pods: all cliques of a set name the same one, or none."""
+    named = (clique.pod_spec.get("schedulerName") for clique in workload.cliques)
+    return next((name for name in named if name), "default-scheduler")
+
+
 class Layout:
     """The cliques and groups of a workload by name, from which views are made."""
 
@@ -91,6 +97,7 @@ class Layout:
         # Read many times in a pass; in Python 3.11 looking up a member of an enumeration is slow.
         self.replaces_whole = workload.strategy is Strategy.REPLICA_RECREATE
         self.is_on_delete = workload.strategy is Strategy.ON_DELETE
+        self.scheduler = _find_scheduler(workload)  # the label of its PodGangs
         # What a PodClique and a scaling group record of their template besides numbers and template hash.
         self.scaling_keys = {clique.name: compute_scaling_keys(clique) for clique in workload.cliques}
         self.group_keys = {group.name: compute_group_keys(group) for group in workload.groups}

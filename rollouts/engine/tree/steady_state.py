@@ -95,7 +95,7 @@ def is_steady_and_complete(layout: Layout, index: int, found: ObjectIndex) -> bo
             return False
         if gang.pod_groups.get(name) != (compute_min_available(template, clique), tuple([pod.name for pod in pods])):
             return False
-    return _is_gang_current(gang, layout.workload.priority_class)
+    return _is_gang_current(layout, gang)
 
 
 def _is_clique_steady_and_complete(
@@ -224,9 +224,11 @@ def _has_healthy_group_conditions(status: Mapping[str, Any]) -> bool:
     return find_condition(status, BREACHED).get("status") == "False" and not find_condition(status, TERMINATING)
 
 
-def _is_gang_current(gang: Gang, priority_class: str) -> bool:
-    """Whether a PodGang is not terminating, has the priority of its set, and reports that all its pods exist."""
-    return not gang.leaving and gang.priority_class == priority_class and _has_running_gang_status(gang.status)
+def _is_gang_current(layout: Layout, gang: Gang) -> bool:
+    """Whether a PodGang stays, has the priority and scheduler of its set, and reports that all its pods exist."""
+    if gang.leaving or gang.priority_class != layout.workload.priority_class or gang.scheduler != layout.scheduler:
+        return False
+    return _has_running_gang_status(gang.status)
 
 
 def _has_running_gang_status(status: Mapping[str, Any]) -> bool:
@@ -242,9 +244,8 @@ def _has_running_gang_status(status: Mapping[str, Any]) -> bool:
 
 def _are_gangs_steady(layout: Layout, replica: ReplicaView) -> bool:
     """Whether the stored gangs are exactly the wanted ones."""
-    priority_class = layout.workload.priority_class
     if not replica.groups:
-        return not replica.scaled_gangs and _is_gang_steady(replica.base_gang, replica.cliques, priority_class)
+        return not replica.scaled_gangs and _is_gang_steady(layout, replica.base_gang, replica.cliques)
     base = [*replica.cliques]
     scaled = 0
     for group in replica.groups:
@@ -253,14 +254,14 @@ def _are_gangs_steady(layout: Layout, replica: ReplicaView) -> bool:
                 base.extend(part.cliques)
                 continue
             name = scaled_gang_name(group.name, index, group.template.min_available)
-            if not _is_gang_steady(replica.scaled_gangs.get(name), part.cliques, priority_class):
+            if not _is_gang_steady(layout, replica.scaled_gangs.get(name), part.cliques):
                 return False
             scaled += 1
-    return len(replica.scaled_gangs) == scaled and _is_gang_steady(replica.base_gang, base, priority_class)
+    return len(replica.scaled_gangs) == scaled and _is_gang_steady(layout, replica.base_gang, base)
 
 
-def _is_gang_steady(gang: Gang | None, cliques: Iterable[CliqueView], priority_class: str) -> bool:
-    if gang is None or not _is_gang_current(gang, priority_class):
+def _is_gang_steady(layout: Layout, gang: Gang | None, cliques: Iterable[CliqueView]) -> bool:
+    if gang is None or not _is_gang_current(layout, gang):
         return False
     groups = gang.pod_groups
     count = 0

@@ -109,6 +109,7 @@ class CommandForm(ABC):
     shows_manifest_diff: ClassVar[bool] = False  # whether the preview shows a diff of the manifest
     unchanged_text: ClassVar[str] = ""  # shown in place of a preview that changes nothing; empty: the preview is shown
     preview_delay: ClassVar[str] = "300ms"  # how long after the last key the form is previewed
+    previews_input: ClassVar[bool] = True  # whether the form is previewed while the user types; else only when it opens
     oob_template: ClassVar[str] = ""  # the template of parts of the form that a preview updates, out of band
 
     @abstractmethod

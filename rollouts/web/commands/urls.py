@@ -1,4 +1,4 @@
-"""The URLs of all forms, below the URL of a workload."""
+"""The URLs of all forms, below the URL of a workload or of a cluster."""
 
 from typing import Final
 
@@ -16,6 +16,7 @@ from rollouts.web.commands.roll_back import RollBackForm
 from rollouts.web.commands.scale import ScaleForm
 from rollouts.web.commands.strategy import StrategyForm
 from rollouts.web.commands.take_over import TakeOverForm
+from rollouts.web.commands.take_over_cluster import TakeOverClusterForm
 
 _FORMS: Final[tuple[CommandForm, ...]] = (
     ImagesForm(),
@@ -33,7 +34,8 @@ _FORMS: Final[tuple[CommandForm, ...]] = (
 )
 
 
-def command_urlpatterns(below: str) -> list[URLPattern]:
-    """Return the URL patterns of all forms, below the URL of a workload."""
+def command_urlpatterns(below: str, below_cluster: str) -> list[URLPattern]:
+    """Return the URL patterns of all forms, below the URL of a workload or of a cluster."""
     forms = [pattern for form in _FORMS for pattern in form.urlpatterns(below)]
-    return [*forms, *deletion_urlpatterns(below), *remedy_urlpatterns(below)]
+    of_clusters = TakeOverClusterForm().urlpatterns(below_cluster)
+    return [*forms, *of_clusters, *deletion_urlpatterns(below), *remedy_urlpatterns(below)]

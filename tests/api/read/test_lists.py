@@ -93,7 +93,7 @@ LISTS: dict[str, tuple[Callable[[models.Cluster, int], None], str, int]] = {
     "surge": (_surge, f"{BIG}surge/", 11),
     "detail": (_big, BIG, 10),
     "nodes": (fleet.store_nodes, "clusters/sandbox/nodes/?page_size=500", 7),
-    "clusters": (fleet.store_nodes, "clusters/", 7),
+    "clusters": (fleet.store_nodes, "clusters/", 8),
     "rollouts": (_history, f"{BIG}rollouts/?page_size=500", 6),
     "timeline": (_timeline, f"{BIG}rollouts/{{rollout}}/timeline/?page_size=500", 7),
     "timeline of the workload": (_timeline, f"{BIG}timeline/?page_size=500", 6),

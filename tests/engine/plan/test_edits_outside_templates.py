@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from rollouts.engine.model.actions import Create, Kind, Patch, WriteStatus
+from rollouts.engine.model.names import SCHEDULER
 from rollouts.engine.model.workload import CliqueTemplate, GroupTemplate, Strategy, Workload
 from rollouts.engine.simulation.cluster import ClusterBehaviour
 from tests.engine.simulated import QUICK, Cluster, clique, conditions, group, settled, workload
@@ -98,6 +99,34 @@ def test_a_gang_says_who_places_its_pods() -> None:
 
     assert named("kai-scheduler") == {"kai-scheduler"}
     assert named("") == {"default-scheduler"}
+
+
+def test_a_gang_of_an_earlier_version_gets_the_name_of_its_scheduler() -> None:
+    cluster = settled(workload(*PARTS, replicas=2))
+    assert not cluster.plan().actions
+    nameless = {"metadata": {"labels": {SCHEDULER: ""}}}
+    gangs = cluster.world.observed().gangs
+    cluster.world.apply([Patch(Kind.GANG, one.name, one.uid, one.resource_version, nameless) for one in gangs])
+    assert {gang.scheduler for gang in cluster.world.observed().gangs} == {""}
+    cluster.settle()
+    assert {gang.scheduler for gang in cluster.world.observed().gangs} == {"default-scheduler"}
+    assert {patch.name for patch in patches(cluster, Kind.GANG)} == {gang.name for gang in gangs}
+    assert {str(patch.patch) for patch in patches(cluster, Kind.GANG)} == {
+        "{'metadata': {'labels': {'grove.io/scheduler-name': 'default-scheduler'}}}"
+    }
+    assert not cluster.deleted()
+
+
+def test_scheduler_and_priority_class_of_a_gang_change_in_one_write() -> None:
+    cluster = settled(workload(clique("a", 1), strategy=Strategy.ON_DELETE))
+    (plain,) = cluster.workload.cliques
+    scheduled = replace(plain, pod_spec={**plain.pod_spec, "schedulerName": "kai-scheduler"})
+    cluster.edit(cliques=(scheduled,), priority_class="urgent").settle()
+    (patch,) = patches(cluster, Kind.GANG)
+    assert patch.patch == {
+        "metadata": {"labels": {SCHEDULER: "kai-scheduler"}},
+        "spec": {"priorityClassName": "urgent"},
+    }
 
 
 def test_a_gang_tells_how_far_it_is_from_the_beginning() -> None:

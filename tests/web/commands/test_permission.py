@@ -33,6 +33,7 @@ from rollouts.services.workloads import edit_strategy, set_images
 from tests.engine.manifests import small
 from tests.markup import compact
 from tests.services.conftest import ONE_REPLICA
+from tests.services.grove import delete_sets_of_grove
 from tests.services.stage import Stage
 from tests.web.commands.conftest import sign_in
 from tests.web.commands.filling import Fields, address, boxes_of, fields_of, is_barred, say
@@ -114,6 +115,11 @@ def _kept_by_grove(scene: Scene) -> None:
     scene.stage.observe()
 
 
+def _kept_alone_by_grove(scene: Scene) -> None:
+    delete_sets_of_grove(scene.stage.cluster, but=scene.stage.namespace)
+    _kept_by_grove(scene)
+
+
 def _lingering(scene: Scene) -> None:
     _deployed(scene)
     scene.lost.append(lose_pod(scene.stage))
@@ -160,6 +166,13 @@ def _pod(_: Scene, page: Any) -> Fields:
     return {"pod": [next(iter(boxes_of(page, "pod")))]}
 
 
+def _seen(scene: Scene, page: Any) -> Fields:
+    """The dry run shows what is taken over, so the form carries it only by then."""
+    tried = scene.people["anna"].post(f"{page.wsgi_request.path}trial/", fields_of(page.content.decode()))
+    (seen,) = re.findall(r'name="seen" value="([^"]+)"', tried.content.decode())
+    return {"seen": html.unescape(seen)}
+
+
 def _all(_: Scene, page: Any) -> Fields:
     return {"chosen": [*boxes_of(page, "chosen")]}
 
@@ -172,6 +185,7 @@ class Row:
     command: Command
     prepare: Callable[[Scene], None] = _as_it_is
     fill_in: Callable[[Scene, Any], Fields] = _nothing
+    is_for_cluster: bool = False  # it needs a grant for all namespaces, and puts its workload and itself on record
 
     def __str__(self) -> str:
         return self.name
@@ -180,6 +194,8 @@ class Row:
         """Return where it is: a new workload has no address to hang it below, and a way back leads to a revision."""
         if self.name == "new":
             return "/workloads/new/"
+        if self.is_for_cluster:
+            return f"/clusters/{stage.cluster_name}/take-over/"
         if self.name == "roll-back":
             former = max(one.number for one in revision_list(stage.place) if not one.is_current)
             return address(stage, f"roll-back/{former}")
@@ -197,6 +213,7 @@ ROWS = [
     Row("pods", Command.DELETE_OUTDATED_PODS, _outdated, _pod),
     Row("any-pods", Command.DELETE_ANY_PODS, _deployed, _pod),
     Row("take-over", Command.TAKE_OVER_WORKLOAD, _kept_by_grove),
+    Row("take-over-cluster", Command.TAKE_OVER_WORKLOAD, _kept_alone_by_grove, _seen, is_for_cluster=True),
     Row("delete", Command.DELETE_WORKLOAD, _anew),
     Row("no-surge", Command.EDIT_STRATEGY, _surging),
     Row("more-unavailable", Command.EDIT_STRATEGY, _surging),
@@ -204,9 +221,10 @@ ROWS = [
     Row("delete-surge", Command.DELETE_ANY_PODS, _surging),
     Row("let-go", Command.DELETE_ANY_PODS, _lingering, _all),
 ]
+NO_STANDING = ("new", "roll-back", "take-over-cluster")
 # What only shows something, by the name of its route.
 SHOWN = {
-    **{f"steer-{row.name}-standing": f"{row.name}/standing" for row in ROWS if row.name not in ("new", "roll-back")},
+    **{f"steer-{row.name}-standing": f"{row.name}/standing" for row in ROWS if row.name not in NO_STANDING},
     "steer-roll-back-standing": "roll-back/1/standing",
     "steer-pods-picture": "pods/picture",
     "steer-any-pods-picture": "any-pods/picture",
@@ -316,7 +334,8 @@ def refuse_forged(scene: Scene, row: Row, fields: Fields) -> None:
 def let(scene: Scene, row: Row, name: str, fields: Fields) -> None:
     """See that a form is carried out."""
     came, _ = send(scene, name, row.address(scene.stage), fields)
-    assert came == Came(302, has_changed=True, on_record=((name, str(row.command), "Done"),))
+    on_record = ((name, str(row.command), "Done"),) * (2 if row.is_for_cluster else 1)
+    assert came == Came(302, has_changed=True, on_record=on_record)
     scene.stage.observe()
 
 
@@ -330,7 +349,10 @@ def test_those_who_may_are_let_and_all_others_refused(row: Row, scene: Scene) ->
     with override_settings(ENVIRONMENT=replace(settings.ENVIRONMENT, read_only=True)):
         refuse(scene, row, "anna", fields, f"You may not {row.command.label}: this installation is read-only")
     refuse_forged(scene, row, fields)
-    let(scene, row, "olga", fields)
+    if row.is_for_cluster:
+        refuse(scene, row, "olga", fields, "your account has no grant for all namespaces of the cluster")
+    else:
+        let(scene, row, "olga", fields)
     row.prepare(scene)
     let(scene, row, "anna", fill_in(scene, row))
 
