@@ -180,6 +180,15 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin):  # type: ignore[type-arg, misc]
         shown, counts, missing, protected = super().get_deleted_objects(objs, request)
         return shown, counts, missing & {self.opts.verbose_name}, protected
 
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        """End the sessions and revoke the tokens of an account that is deactivated, so that none is valid later.
+
+        Activation does the same, for accounts that were deactivated in another way.
+        """
+        super().save_model(request, obj, form, change)
+        if change and "is_active" in form.changed_data:
+            sessions_end(caller_of(request, Source.ADMIN), obj)
+
     def save_formset(self, request: HttpRequest, form: Any, formset: Any, change: bool) -> None:
         """End the sessions of an account whose link to the identity provider is removed."""
         super().save_formset(request, form, formset, change)

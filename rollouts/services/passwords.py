@@ -2,8 +2,8 @@
 
 People do this for their own account on its page, and for other accounts on the admin site or with
 `manage.py changepassword`. The invariants: a password that an administrator sets ends all sessions and tokens of the
-account; on the admin site the caller must have all rights of the account (`rollouts.accounts.account_rights`); and no
-audit entry contains a password.
+account, and so does deactivating or activating it; on the admin site the caller must have all rights of the account
+(`rollouts.accounts.account_rights`); and no audit entry contains a password.
 """
 
 from typing import Final

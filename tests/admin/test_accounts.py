@@ -7,6 +7,7 @@ from django.contrib.auth.models import Group
 from django.test import Client
 
 from rollouts.models import ApiToken, AuditEntry, NamespaceGrant, User
+from tests.accounts.conftest import bearing, give_token
 from tests.admin.conftest import SignIn
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db]
@@ -151,6 +152,50 @@ def test_tokens_are_revoked_one_by_one_and_together(ada: Client) -> None:
     ada.post("/admin/rollouts/apitoken/", {"action": "revoke", "_selected_action": chosen})
     assert not ApiToken.objects.filter(revoked_at=None).exists()
     assert AuditEntry.objects.filter(command="revoke_token", via="admin", result="Done").count() == 4
+
+
+def _set_active(ada: Client, user: User, *, is_active: bool) -> None:
+    form = _user_form(user.username, "viewer")
+    if not is_active:
+        del form["is_active"]
+    assert ada.post(f"/admin/rollouts/user/{user.pk}/change/", form).status_code == 302
+    user.refresh_from_db()
+    assert user.is_active is is_active
+
+
+def test_an_account_that_is_activated_again_has_neither_its_sessions_nor_its_tokens(
+    ada: Client, sign_in: SignIn
+) -> None:
+    browser = sign_in("olga", "viewer")
+    olga = User.objects.get(username="olga")
+    token, text = give_token(olga)
+    assert (browser.get("/").status_code, bearing(text).get("/api/v1/me/").status_code) == (200, 200)
+    _set_active(ada, olga, is_active=False)
+    token.refresh_from_db()
+    assert token.revoked_at is not None
+    entries = AuditEntry.objects.order_by("-id").values_list("command", "name", "detail")
+    assert [*entries[:2]] == [
+        ("change_account", "olga", "Changed the user olga."),
+        ("end_sessions", "olga", "Ended all sessions of olga. 1 token revoked."),
+    ]
+    _set_active(ada, olga, is_active=True)
+    assert (browser.get("/").status_code, bearing(text).get("/api/v1/me/").status_code) == (302, 401)
+
+
+def test_tokens_from_before_an_account_was_deactivated_elsewhere_stay_of_no_use(ada: Client) -> None:
+    olga = User.objects.create_user("olga", is_active=False)
+    _, text = give_token(olga)
+    _set_active(ada, olga, is_active=True)
+    assert bearing(text).get("/api/v1/me/").status_code == 401
+
+
+def test_a_change_of_something_else_ends_no_session(ada: Client, sign_in: SignIn) -> None:
+    browser = sign_in("olga", "viewer")
+    olga = User.objects.get(username="olga")
+    _, text = give_token(olga)
+    form = _user_form("olga", "viewer", first_name="Olga")
+    assert ada.post(f"/admin/rollouts/user/{olga.pk}/change/", form).status_code == 302
+    assert (browser.get("/").status_code, bearing(text).get("/api/v1/me/").status_code) == (200, 200)
 
 
 def test_sessions_and_tokens_of_an_account_are_ended_after_a_question(ada: Client, sign_in: SignIn) -> None:

@@ -67,7 +67,7 @@ class Reader:
 PUBLIC_READER: Final = Reader()
 """Readers who may not apply manifests to the workload, and content that all readers share."""
 RECORD_READER: Final = Reader(sees_commands=True, sees_copies=True)
-"""For stored records and sentences: commands are visible, marks carry no digest."""
+"""For stored records: commands and the names of all annotations are visible, marks carry no digest."""
 
 
 def make_workload_reader(workload: str) -> Reader:

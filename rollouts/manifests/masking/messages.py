@@ -9,9 +9,11 @@ import re
 from collections.abc import Callable
 from typing import Any, Final
 
-from rollouts.manifests.masking.masker import PUBLIC_READER, RECORD_READER, Masker
+from rollouts.manifests.masking.masker import PUBLIC_READER, Masker, Reader
 from rollouts.manifests.masking.secret_patterns import HIDDEN, hide_in_text
 
+# Without the copies of manifests in annotations: nothing quotes them, and they are large.
+_SENTENCE_READER: Final = Reader(sees_commands=True)
 # Shorter values appear in messages by chance.
 _SHORTEST_QUOTED: Final = 4
 _SHORTEST_ARGUMENT: Final = 8
@@ -40,12 +42,12 @@ def make_text_mask(*manifests: Any) -> Callable[[str], str]:
 
 def _find_secrets(manifests: tuple[Any, ...]) -> list[str]:
     """Return the texts that are hidden in manifests, longest first."""
-    public, record = Masker(PUBLIC_READER), Masker(RECORD_READER)
+    public, record = Masker(PUBLIC_READER), Masker(_SENTENCE_READER)
     for manifest in manifests:
         public.mask_value(manifest, "")
         record.mask_value(manifest, "")
     found = {*record.secrets, *public.secrets}
-    inner = Masker(RECORD_READER)
+    inner = Masker(_SENTENCE_READER)
     for secret in found:
         inner.mask_value(secret, "")  # a message may quote a part of a secret alone
     found |= {*inner.secrets}
