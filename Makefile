@@ -51,7 +51,7 @@ test-times: $(TOOLS) ## Run the tests of `make test` on SQLite and print where t
 
 check: format lint types contracts migrations deploy-check test ## Everything that must hold before a change lands
 
-format: $(TOOLS) ## Check the format (make format FIX=1 mends it)
+format: $(TOOLS) ## Check the format (make format FIX=1 fixes it)
 	@$(BIN)/ruff format $(if $(FIX),,--check) .
 	@$(BIN)/djangofmt $(if $(FIX),,--check) templates
 	@$(BIN)/oxfmt $(if $(FIX),,--check) static

@@ -36,7 +36,7 @@ class TokenState(StrEnum):
     VALID = "valid"
     REVOKED = "revoked"
     EXPIRED = "expired"
-    ASLEEP = "asleep"  # its owner has not signed in for a while
+    ASLEEP = "asleep"  # suspended: its owner has not signed in for a while
     OWNER_INACTIVE = "owner inactive"
 
 

@@ -97,7 +97,9 @@ class ApiTokenAdmin(ReadOnlyAdmin):
     def state(self, row: ApiToken) -> Shown:
         """Show its state."""
         state = state_of(row, timezone.now())
-        return show_pill(state, {TokenState.VALID: "good", TokenState.ASLEEP: "warn"}.get(state, "plain"))
+        if state is TokenState.ASLEEP:
+            return show_pill("suspended", "warn")
+        return show_pill(state, "good" if state is TokenState.VALID else "plain")
 
     @admin.display(description="Scope", ordering="read_only")
     def power(self, row: ApiToken) -> str:

@@ -16,7 +16,7 @@ from rollouts.models import ApiToken, User
 
 SCHEME: Final = "Bearer"
 _CREDENTIAL_REJECTED: Final = (
-    "This token is unknown, expired, revoked, or asleep until its owner signs in again. Use another token."
+    "This token is unknown, expired, revoked, or suspended until its owner signs in again. Use another token."
 )
 
 

@@ -113,7 +113,7 @@ def test_one_sees_which_tokens_sleep(away: User, make_person: MakePerson) -> Non
     give_token(away, name="nightly")
     admin = Client()
     admin.force_login(make_person("ada", "admin"), "rollouts.accounts.permissions.AccountBackend")
-    assert "asleep" in admin.get("/admin/rollouts/apitoken/").content.decode()
+    assert "suspended" in admin.get("/admin/rollouts/apitoken/").content.decode()
 
 
 @pytest.mark.parametrize("days", [40, None])

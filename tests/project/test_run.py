@@ -121,7 +121,7 @@ def test_ctrl_c_stops_everything_with_nothing_left_behind_and_a_second_run_keeps
         first.wait_until_nothing_is_left()
     with product(tmp_path) as second:
         second.wait_until_it_answers()
-        assert "as printed on the first run" in second.output
+        assert "as printed on the first start" in second.output
         assert "live pages get no updates" not in second.output
         assert second.interrupt() == 0
         second.wait_until_nothing_is_left()

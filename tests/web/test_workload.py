@@ -77,6 +77,7 @@ def test_the_page_tells_everything_without_scripts(viewer: Client, row: models.C
     assert "9 of 18 pods are updated, 18 are available." in page
     assert page.count('class="cell ') >= 18
     assert "2 of 2 available · 1 updated · 18 pods, 9 outdated" in page
+    assert "2 of 2 replicas available · 1 updated · 18 pods, 9 outdated" in get(viewer, f"{CHAT}?by=node")
     assert "Between 8 and 9 pods were available" in page
     assert 'id="revision-3"' in page
     assert "UnitDeleted" in page
@@ -212,6 +213,21 @@ def test_surge_is_told_apart_from_what_is_updated(viewer: Client, row: models.Cl
     page = get(viewer)
     assert "0 of 9 pods are updated, 10 are available; 1 is surge." in page
     assert "10 pods, 9 desired, 1 surge" in page
+
+
+@pytest.mark.parametrize(
+    ("pods", "sentence"),
+    [
+        (0, "The workload is scaled to 0."),
+        (1, "The only pod is available and runs the current template."),
+        (2, "All 2 pods are available and run the current template."),
+    ],
+)
+def test_a_settled_workload_says_so_whatever_its_number_of_pods(
+    viewer: Client, row: models.Cluster, pods: int, sentence: str
+) -> None:
+    fleet.store_parts(row, fleet.podcliqueset("chat", cliques=[fleet.clique("web", 1)], replicas=pods))
+    assert f">{sentence}</p>" in get(viewer)
 
 
 def test_a_current_pod_that_does_not_serve_is_not_among_the_outdated(viewer: Client, row: models.Cluster) -> None:

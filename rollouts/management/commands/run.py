@@ -307,7 +307,7 @@ def render_greeting(environment: Environment, account: FirstAccount) -> str:
     password = account.new_password or (
         "as you set it"
         if environment.admin_password
-        else "as printed on the first run; GROVE_ADMIN_PASSWORD=… sets one"
+        else "as printed on the first start; to set another, start with GROVE_ADMIN_PASSWORD=…"
     )
     lines = [
         "",
