@@ -296,7 +296,7 @@ class SimulatedForm(CommandForm):
         """Return how the simulated cluster behaves."""
         return Assumptions(
             seconds_to_ready=_parse_seconds(given.get(SECONDS_TO_READY_FIELD, ""), "until a new pod is Ready"),
-            seconds_to_terminate=_parse_seconds(given.get(SECONDS_TO_GO_FIELD, ""), "until a deleted pod ends"),
+            seconds_to_terminate=_parse_seconds(given.get(SECONDS_TO_GO_FIELD, ""), "until a deleted pod is gone"),
             never_ready=tuple(given.getlist(NEVER_READY_FIELD)),
             all_ready=bool(given.get(ALL_READY_FIELD)),
             is_full=bool(given.get(FULL_FIELD)),

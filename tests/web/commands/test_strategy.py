@@ -173,8 +173,8 @@ def test_what_a_preview_assumes_stands_under_its_figures_and_can_be_supposed_oth
 
 def test_how_long_deleted_pods_take_to_end_can_be_supposed_otherwise(admin: Client, chat: models.Cluster) -> None:
     faster = {"components__web__maxUnavailable": "3", "full": "1"}
-    assert "Deleted pods take 5 s to end, assumed." in say(trial(admin, **faster))
-    assert "Deleted pods take 70 s to end." in say(trial(admin, **faster, seconds_to_go="70"))
+    assert "Deleted pods take 5 s to terminate (assumed)." in say(trial(admin, **faster))
+    assert "Deleted pods take 70 s to terminate." in say(trial(admin, **faster, seconds_to_go="70"))
     # Without scripts the whole page comes back, with what was supposed.
     fields = {**fields_of(admin.get(PAGE).content.decode()), "seconds_to_go": "70", "try": "1"}
     page = admin.post(PAGE, fields).content.decode()
@@ -184,7 +184,7 @@ def test_how_long_deleted_pods_take_to_end_can_be_supposed_otherwise(admin: Clie
 
 @pytest.mark.parametrize(
     ("field", "words"),
-    [("seconds_to_ready", "until a new pod is Ready"), ("seconds_to_go", "until a deleted pod ends")],
+    [("seconds_to_ready", "until a new pod is Ready"), ("seconds_to_go", "until a deleted pod is gone")],
 )
 def test_a_time_that_is_none_is_refused_in_a_sentence(
     admin: Client, chat: models.Cluster, field: str, words: str
