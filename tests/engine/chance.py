@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 
 from rollouts.engine.model.actions import Kind
 from rollouts.engine.model.budget import Budget, resolve_budget
+from rollouts.engine.model.container_faults import ContainerFault
 from rollouts.engine.model.observed import TERMINAL_PHASES, Observed
 from rollouts.engine.model.workload import BudgetSpec, CliqueTemplate, GroupTemplate, Strategy, Workload
 from rollouts.engine.simulation.cluster import ClusterBehaviour
 from rollouts.engine.simulation.scheduler import SimulatedNode
-from tests.engine.simulated import Cluster, Unit, View, clique, group, workload
+from tests.engine.simulated import Cluster, Unit, View, clique, group, hashes, workload
 
 ONE_AT_A_TIME = Budget(1, 0)
 AUTOMATIC = [Strategy.ROLLING_RECREATE, Strategy.ROLLING_UPDATE, Strategy.REPLICA_RECREATE]
@@ -103,7 +104,13 @@ def scale_to_minimum(cluster: Cluster) -> None:
 
 def is_below_minimum(cluster: Cluster, component: str) -> bool:
     """Say whether a component is scaled below its minimum."""
-    return _scales(cluster)[component] < {name: least for _, name, least in _scalable(cluster)}[component]
+    return component in list_below_minimum(cluster)
+
+
+def list_below_minimum(cluster: Cluster) -> list[str]:
+    """Return the components that are scaled below their minimum."""
+    scales = _scales(cluster)
+    return [name for _, name, least in _scalable(cluster) if scales[name] < least]
 
 
 def _scales(cluster: Cluster) -> dict[str, int]:
@@ -167,6 +174,22 @@ def break_pod(cluster: Cluster, draw: Callable[..., Any]) -> None:
         cluster.world.set_ready(draw(st.sampled_from(running)), ready=False)
 
 
+def fail_container(cluster: Cluster, draw: Callable[..., Any]) -> None:
+    """Let a container of a pod fail: the cluster reports a fault that waiting does not cure."""
+    running = sorted(pod.name for pod in cluster.world.pods.values() if pod.node and pod.is_live)
+    if running:
+        pod = draw(st.sampled_from(running))
+        cluster.world.set_ready(pod, ready=False)
+        cluster.world.set_fault(pod, draw(st.sampled_from(list(ContainerFault))), draw(st.sampled_from(["", "app:v1"])))
+
+
+def break_template(cluster: Cluster, draw: Callable[..., Any]) -> None:
+    """Change the template of a clique to one whose pods never become Ready."""
+    name = draw(st.sampled_from([one.name for one in cluster.workload.cliques]))
+    cluster.update(draw(st.sampled_from(["app:v2", "app:v3"])), name)
+    cluster.world.set_behaviour(replace(cluster.behaviour, never_ready=frozenset({hashes(cluster.workload)[name]})))
+
+
 def switch_strategy(cluster: Cluster, draw: Callable[..., Any]) -> None:
     cluster.edit(strategy=draw(st.sampled_from(list(Strategy))))
 
@@ -183,7 +206,7 @@ def change_budget(cluster: Cluster, draw: Callable[..., Any]) -> None:
 
 
 GENTLE: list[Deed] = [change_template, scale_set, scale_component, delete_pod, break_pod, change_budget]
-HARSH: list[Deed] = [*GENTLE, delete_clique, end_pod, delete_anything, lose_node, switch_to_automatic]
+HARSH: list[Deed] = [*GENTLE, fail_container, delete_clique, end_pod, delete_anything, lose_node, switch_to_automatic]
 EVERYTHING: list[Deed] = [*HARSH, switch_strategy]
 
 
@@ -215,12 +238,12 @@ def counts(workload: Workload, observed: Observed) -> dict[str, Count]:
     found = {"w": _count(view.set_units(), workload.replicas, _set_budget(workload), replicas=True)}
     for one in view.cliques.values():
         if not one.group and one.replica < workload.replicas:
-            budget = _budget(workload, view.templates[one.template].budget, one.replicas)
+            budget = component_budget(workload, view.templates[one.template].budget, one.replicas)
             found[one.name] = _count(view.pod_units(one.name, one.template), one.replicas, budget, replicas=False)
     for template in workload.groups:
         for seen in view.groups.values():
             if seen.template == template.name and seen.replica < workload.replicas:
-                budget = _budget(workload, template.budget, seen.replicas)
+                budget = component_budget(workload, template.budget, seen.replicas)
                 found[seen.name] = _count(view.group_units(seen.name, template), seen.replicas, budget, replicas=True)
     return found
 
@@ -236,7 +259,7 @@ def _set_budget(workload: Workload) -> Budget:
     return ONE_AT_A_TIME
 
 
-def _budget(workload: Workload, spec: BudgetSpec | None, replicas: int) -> Budget:
+def component_budget(workload: Workload, spec: BudgetSpec | None, replicas: int) -> Budget:
     if workload.strategy is Strategy.ROLLING_UPDATE:
         return resolve_budget(spec, replicas)
     return ONE_AT_A_TIME

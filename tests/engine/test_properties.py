@@ -10,11 +10,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rollouts.engine.model.actions import Create, Delete, Kind, Plan, RemoveGate, Wait
+from rollouts.engine.model.actions import Create, Delete, Kind, Plan, RemoveGate
 from rollouts.engine.model.budget import Budget
 from rollouts.engine.model.observed import Clique, Group, Observed, Pod
 from rollouts.engine.model.workload import BudgetSpec, Strategy, Workload
 from rollouts.engine.plan.planner import plan
+from rollouts.engine.plan.wait_codes import WaitCode
 from rollouts.engine.simulation.cluster import ClusterBehaviour
 from rollouts.engine.simulation.scheduler import SimulatedNode
 from rollouts.engine.tree.layout import make_layout
@@ -28,13 +29,13 @@ from tests.engine.chance import (
     assert_all_there,
     assert_within_budget,
     break_pod,
+    break_template,
     change_budget,
     change_template,
     clusters,
     counts,
     delete_pod,
     finish,
-    is_below_minimum,
     scale_below_minimum,
     scale_component,
     scale_to_minimum,
@@ -42,6 +43,7 @@ from tests.engine.chance import (
     workloads,
 )
 from tests.engine.simulated import Cluster, clique, hashes, settled, workload
+from tests.engine.true_waits import BLOCKERS, CHECKS, assert_true
 from tests.thoroughness import examples
 
 UNHURRIED = [HealthCheck.too_slow, HealthCheck.data_too_large]
@@ -134,6 +136,12 @@ def every_pass_that_waits_says_for_what(run: Run) -> None:
         assert run.planned.waits
 
 
+def what_a_wait_blames_is_so(run: Run) -> None:
+    """Checked when no write is left: a plan that writes describes what is there after its writes."""
+    for wait in () if run.planned.actions else run.planned.waits:
+        assert_true(run.cluster, wait)
+
+
 def on_delete_nothing_is_deleted_for_an_update(run: Run) -> None:
     if run.cluster.workload.strategy is Strategy.ON_DELETE:
         assert not [one for one in deletions(run.planned) if one.reason.startswith("Outdated")]
@@ -207,6 +215,7 @@ RULES: list[Callable[[Run], None]] = [
     an_update_ends_only_when_all_of_it_is_there,
     a_gate_goes_only_when_the_pod_is_in_its_gang,
     every_pass_that_waits_says_for_what,
+    what_a_wait_blames_is_so,
     on_delete_nothing_is_deleted_for_an_update,
     a_selected_replica_is_one_of_the_wanted,
 ]
@@ -429,7 +438,7 @@ def test_a_world_that_rests_unfinished_names_a_true_blocker(
 ) -> None:
     """Nothing is repaired: nodes stay away, pods stay broken."""
     cluster = settled(start, behaviour)
-    interfere(cluster, data, [*EVERYTHING, scale_below_minimum])
+    interfere(cluster, data, [*EVERYTHING, scale_below_minimum, break_template])
     cluster.settle()
     seen = counts(cluster.workload, cluster.world.observed())
     short = [name for name, count in seen.items() if not count.live == count.available == count.wanted]
@@ -437,30 +446,12 @@ def test_a_world_that_rests_unfinished_names_a_true_blocker(
     if short or is_open:
         assert any(wait.code in BLOCKERS for wait in cluster.waits), (short, cluster.waits)
     for wait in cluster.waits:
+        assert wait.code != WaitCode.WAITING_FOR_TERMINATION, "nothing leaves a world that rests"
         assert_true(cluster, wait)
 
 
-POD_BLOCKERS = {"WaitingForReady", "SurgeNotReady", "ReplicaUnschedulable", "SurgeUnschedulable", "SurgeGated"}
-BLOCKERS = {*POD_BLOCKERS, "ScaledBelowMinAvailable"}
-
-
-def assert_true(cluster: Cluster, wait: Wait) -> None:
-    """What a wait blames is so. In a world that rests nothing is on its way out."""
-    pods = [cluster.world.pods[name] for name in wait.units if name in cluster.world.pods]
-    assert wait.code != "WaitingForTermination", wait
-    if wait.code in POD_BLOCKERS:
-        assert len(pods) == len(wait.units), wait
-        assert all(not pod.ready and pod.is_live for pod in pods), wait
-    if wait.code in ("WaitingForReady", "SurgeNotReady"):
-        assert all(pod.node for pod in pods), wait
-    elif wait.code in POD_BLOCKERS:
-        assert not any(pod.node for pod in pods), wait
-    if wait.code == "ScaledBelowMinAvailable":
-        assert is_below_minimum(cluster, wait.component), wait
-    if wait.code == "WaitingForReplica":
-        units = {unit.index: unit for unit in cluster.view.set_units()}
-        waiting = [units[int(name.rpartition("-")[2])] for name in wait.units]
-        assert all(unit.outdated for unit in waiting), wait
+def test_every_wait_is_checked() -> None:
+    assert {*CHECKS} == {*WaitCode}
 
 
 @sometimes

@@ -142,9 +142,12 @@ class WaitCollector:
     def _turn_wait(self, tree: Tree, inside: Mapping[int, list[Wait]]) -> Sequence[Wait]:
         """Return which replicas wait for the selected replica, or for replicas that are down."""
         update = self._update
+        # Replicas that are scaled in wait for nothing; without any, the set stays the one that is cached.
+        beyond = tree.beyond(self._workload.replicas)
+        outdated = tree.outdated - beyond if beyond else tree.outdated
         if not update.blocked_by:
-            return () if update.selected is None else _selection_wait(self._layout, tree.outdated, update.selected)
-        others = _list_replica_names(self._layout, tree.outdated.difference(update.blocked_by))
+            return () if update.selected is None else _selection_wait(self._layout, outdated, update.selected)
+        others = _list_replica_names(self._layout, outdated.difference(update.blocked_by))
         if not others:
             return ()
         return [
@@ -212,9 +215,9 @@ class WaitCollector:
             waits += self._budget_wait(view.name, "pod", step.units, step, view.wanted)
         if step.is_rolling and view.scheduled < len(view.live):  # surge can only take the node of a pod without one
             context = context.with_surge(_find_pod_surge(step))
-        if self._is_any_waited_for(view) and not step.blocks_creates:
+        if self._is_any_waited_for(view):
             first_surge = find_first_surge(view, is_extra=False) if step.is_rolling else None
-            waits += self._pod_waits(view, context, first_surge)
+            waits += self._pod_waits(step, context, first_surge)
         if view.clique is not None and view.clique.leaving:
             waits += self._termination_wait(view.name, _find_remaining_of_cliques([view]))
         elif len(view.live) < len(view.pods) and (len(view.live) < view.wanted or step.is_rolling):
@@ -248,8 +251,8 @@ class WaitCollector:
             waits += _deletion_wait(view)
         if not view.is_live:
             waits += self._termination_wait(view.name, _find_remaining_of_cliques([view]))
-        if self._is_any_waited_for(view) and not step.blocks_creates:
-            waits += self._pod_waits(view, context, first_surge=None)
+        if self._is_any_waited_for(view):
+            waits += self._pod_waits(step, context, first_surge=None)
         return waits
 
     # One wait each
@@ -265,10 +268,16 @@ class WaitCollector:
         self._due.append(since + STABLE_AFTER)
         return True
 
-    def _pod_waits(self, view: CliqueView, context: _PodContext, first_surge: int | None) -> list[Wait]:
-        """Return a wait for the pods of each code; from the index `first_surge` on pods are surge."""
+    def _pod_waits(self, step: CliqueStep, context: _PodContext, first_surge: int | None) -> list[Wait]:
+        """Return a wait for the pods of each code; from the index `first_surge` on pods are surge.
+
+        Outdated pods of what is replaced whole are not waited for: they only wait to be deleted.
+        """
+        view = step.view
         found: dict[tuple[WaitCode, bool], list[Pod]] = {}
         for pod in view.live:
+            if step.blocks_creates and pod.template_hash != view.template_hash:
+                continue
             if not pod.ready or self._is_between_crashes(pod):
                 is_surge = context.is_surge or (first_surge is not None and pod.index >= first_surge)
                 code = _find_fault(pod) or _pod_code(pod, context, is_surge=is_surge)

@@ -198,3 +198,14 @@ def test_a_set_that_cannot_come_up_says_so_without_any_update() -> None:
     told = conditions(cluster.status)
     assert told["Progressing"] == ("False", "ReplicaUnschedulable")
     assert told["UpdateStuck"] == ("False", "NothingInTheWay")
+
+
+def test_new_pods_beside_old_ones_that_terminate_are_waited_for_when_replicas_are_replaced_whole_from_now_on() -> None:
+    slow = replace(QUICK, termination_seconds=20.0)
+    cluster = settled(workload(clique("a", 1), replicas=2), slow).update()
+    cluster.run_until(lambda cluster: cluster.view.set_text() == "0? 1*")
+    assert any(pod.leaving for pod in cluster.world.pods.values())
+    cluster.edit(strategy=Strategy.REPLICA_RECREATE).run_for(0.5)
+    assert cluster.view.set_text() == "0? 1*"
+    (pod,) = cluster.live_pods("w-0-a")
+    assert only(cluster, "WaitingForReady").units == (pod.name,)

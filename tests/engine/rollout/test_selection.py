@@ -87,6 +87,13 @@ def test_an_outdated_replica_that_is_down_is_not_said_to_wait_for_itself() -> No
     assert wait.text.startswith("w-0 waits until w-1 is available: ")
 
 
+def test_a_replica_that_is_scaled_in_is_not_said_to_wait_for_its_turn() -> None:
+    cluster = settled(workload(clique("a", 1), replicas=2), replace(QUICK, garbage_collection_seconds=2.0))
+    cluster.edit(replicas=1).update().run_for(1.0)
+    assert cluster.live_pods("w-1-a"), "garbage collection takes its time"
+    assert not [wait for wait in cluster.waits if wait.code == "WaitingForReplica"]
+
+
 def test_an_update_that_waits_is_called_stuck_by_what_is_the_matter_with_the_other() -> None:
     stuck = {one["type"]: one for one in scaled_out().status["conditions"]}["UpdateStuck"]
     assert (stuck["status"], stuck["reason"]) == ("True", "ReplicaUnschedulable")
