@@ -1,6 +1,6 @@
 """The simulated cluster of a forecast: the real one from the mirror, with the assumptions of the caller.
 
-Before it: `mirror.read_surroundings` (nodes, other pods, how pods of this workload behaved) and
+Before it: `mirror.fetch_cluster_snapshot` (nodes, other pods, how pods of this workload behaved) and
 `engine.simulation.pod_behaviour` (what to expect from that). After it: `engine.simulation.simulate`, for previews and
 for remedies, so that both use the same numbers. Every assumption is also a sentence, which is shown below the forecast.
 """
@@ -253,7 +253,7 @@ def _describe_termination(given: Assumptions, surroundings: ClusterSnapshot) -> 
 def _render_seconds(seconds: float) -> str:
     """Return a number of seconds, with a decimal for short ones.
 
-    >>> [_say(seconds) for seconds in (0.5, 2.04, 30.0, 600.0)]
+    >>> [_render_seconds(seconds) for seconds in (0.5, 2.04, 30.0, 600.0)]
     ['0.5 s', '2 s', '30 s', '600 s']
     """
     return f"{seconds:.1f}".removesuffix(".0") + " s" if seconds < _DECIMALS_BELOW_SECONDS else f"{seconds:.0f} s"

@@ -1,5 +1,7 @@
-"""What README.md and docs/ name exists: files that they link, modules and packages between backticks, anchors."""
+"""What README.md and docs/ name exists: links, modules, packages, anchors. The examples in docstrings are true."""
 
+import doctest
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,6 +11,11 @@ import pytest
 
 ROOT: Final = Path(__file__).parents[2]
 PAGES: Final = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "deploy").rglob("*.md")])
+MODULES_WITH_EXAMPLES: Final = sorted(
+    ".".join(path.relative_to(ROOT).with_suffix("").parts)
+    for path in (ROOT / "rollouts").rglob("*.py")
+    if "\n    >>> " in path.read_text()
+)
 
 # Folders of the repository, and packages of `rollouts`, by which a path begins.
 _FOLDERS: Final = {"rollouts", "tests", "docs", "deploy", "templates", "static", "grove_ui", ".ci"}
@@ -62,6 +69,12 @@ def test_a_broken_link_is_found(tmp_path: Path, text: str) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"[good](api.md#a-token) {text}\n")
     assert len(list(_broken_links(page))) == 1
+
+
+@pytest.mark.parametrize("module", MODULES_WITH_EXAMPLES)
+def test_the_examples_in_docstrings_are_true(module: str) -> None:
+    result = doctest.testmod(importlib.import_module(module))
+    assert (result.attempted > 0, result.failed) == (True, 0)
 
 
 def _architecture() -> str:

@@ -79,7 +79,7 @@ def test_the_page_tells_everything_without_scripts(viewer: Client, row: models.C
     assert "2 of 2 available · 1 updated · 18 pods, 9 outdated" in page
     assert "Between 8 and 9 pods were available" in page
     assert 'id="revision-3"' in page
-    assert "UnitDeleted" in page
+    assert "PodsCreated" in page
 
 
 def test_a_pod_in_the_address_is_shown_in_full(viewer: Client, row: models.Cluster) -> None:

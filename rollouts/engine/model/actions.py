@@ -83,7 +83,7 @@ Action = Create | Patch | Delete | RemoveGate | WriteStatus
 class TimelineEvent:
     """An entry of the timeline: a decision of this pass."""
 
-    reason: str  # CamelCase: UpdateStarted, ReplicaSelected, UnitDeleted, ...
+    reason: str  # CamelCase: UpdateStarted, ReplicaSelected, PodsCreated, ...
     component: str  # name of the object
     text: str  # one sentence with names and numbers
 
