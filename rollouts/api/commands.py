@@ -276,7 +276,7 @@ class TakeOverClusterView(CommandView):
                     "cluster": taken.cluster,
                     "workloads": [
                         {
-                            "workload": render_place(one.place),
+                            "workload": render_ref(one.place),
                             "objects": one.objects,
                             "pods": one.pods,
                             "outdated": one.outdated,
@@ -296,7 +296,7 @@ class TakeOverClusterView(CommandView):
 def edit_response(request: Request, changed: EditResult) -> HttpResponse:
     """Render the result of an edit."""
     body = {
-        "workload": render_place(changed.place),
+        "workload": render_ref(changed.place),
         "version": changed.version,
         "changed": [{"field": one.field, "before": one.before, "after": one.after} for one in changed.changes],
         "warnings": render_findings(changed.warnings),
@@ -311,9 +311,9 @@ def edit_response(request: Request, changed: EditResult) -> HttpResponse:
     return response
 
 
-def render_place(place: WorkloadRef) -> dict[str, str]:
+def render_ref(ref: WorkloadRef) -> dict[str, str]:
     """Render the reference to a workload."""
-    return {"cluster": place.cluster, "namespace": place.namespace, "name": place.name}
+    return {"cluster": ref.cluster, "namespace": ref.namespace, "name": ref.name}
 
 
 def render_findings(findings: Sequence[Finding]) -> list[dict[str, str]]:

@@ -161,7 +161,7 @@ def new_fields(desk: Desk, **metadata: str) -> Fields:
 
 def test_a_new_workload_is_tried_created_once_and_shown(desk: Desk) -> None:
     fields = new_fields(desk)
-    tried = desk.client.post("/workloads/new/trial/", fields).content.decode()
+    tried = desk.client.post("/workloads/new/preview/", fields).content.decode()
     assert "<ins>" in tried
     assert "refused" not in tried
     assert find_new(desk, "fresh") is None
@@ -194,7 +194,7 @@ def test_a_new_workload_must_say_its_name_and_go_where_one_may_command(desk: Des
 def test_the_form_of_a_new_workload_begins_with_what_would_be_accepted(desk: Desk, operator: Client) -> None:
     fields = fields_of(operator.get("/workloads/new/").content.decode())
     tried = operator.post(
-        "/workloads/new/trial/", {**fields, "cluster": desk.stage.cluster_name, "namespace": desk.stage.namespace}
+        "/workloads/new/preview/", {**fields, "cluster": desk.stage.cluster_name, "namespace": desk.stage.namespace}
     )
     assert "refused" not in tried.content.decode()
 
@@ -231,7 +231,7 @@ def fill_in(desk: Desk, form: str) -> tuple[str, Fields]:
 def test_nothing_is_read_for_those_who_may_not_command(desk: Desk, texts_read: list[bytes], form: str) -> None:
     where, fields = fill_in(desk, form)
     viewer = sign_in("viewer", "vera")
-    tried = viewer.post(f"{where}trial/", fields)
+    tried = viewer.post(f"{where}preview/", fields)
     sent = viewer.post(where, fields)
     assert (tried.status_code, sent.status_code) == (200, 403)
     assert all("lacks the permission" in answer.content.decode() for answer in (tried, sent))
@@ -242,7 +242,7 @@ def test_nothing_is_read_for_those_who_may_not_command(desk: Desk, texts_read: l
 @pytest.mark.parametrize("form", FORMS)
 def test_a_text_is_read_once_for_those_who_may(desk: Desk, texts_read: list[bytes], form: str) -> None:
     where, fields = fill_in(desk, form)
-    assert "refused" not in desk.client.post(f"{where}trial/", fields).content.decode()
+    assert "refused" not in desk.client.post(f"{where}preview/", fields).content.decode()
     assert len(texts_read) == 1
     assert desk.client.post(where, fields).status_code == 302
     assert len(texts_read) == 2

@@ -51,7 +51,7 @@ def test_a_command_that_the_cluster_does_not_answer_is_told_above_the_form(olga:
 def test_trying_a_form_says_nothing_above_it_and_takes_nothing_away_from_there(olga: Client) -> None:
     fields = {**fields_of(olga.get(SCALE).content.decode()), "replicas_": "3"}
     assert refused_in(olga.post(SCALE, {**fields, "try": "1"}).content.decode()) == ""
-    trial = olga.post(f"{SCALE}trial/", fields).content.decode()
+    trial = olga.post(f"{SCALE}preview/", fields).content.decode()
     assert 'id="preview"' in trial
     assert 'id="command-error"' not in trial
 

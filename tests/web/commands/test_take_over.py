@@ -37,7 +37,7 @@ def page_of(desk: Desk) -> Any:
 def try_out(desk: Desk) -> str:
     """Return what stands beside the form."""
     page = desk.client.get(desk.address("take-over")).content.decode()
-    return compact(desk.client.post(f"{desk.address('take-over')}trial/", fields_of(page)).content.decode())
+    return compact(desk.client.post(f"{desk.address('take-over')}preview/", fields_of(page)).content.decode())
 
 
 def agree(desk: Desk) -> dict[str, str]:
