@@ -29,7 +29,7 @@ from tests.engine.simulated import Cluster, settled
 from tests.thoroughness import examples
 
 sometimes = settings(max_examples=examples(5), deadline=None, suppress_health_check=[HealthCheck.too_slow])
-DEEDS = [*GENTLE, delete_clique]
+DISTURBANCES = [*GENTLE, delete_clique]
 
 
 @dataclass
@@ -98,7 +98,7 @@ def test_a_late_view_never_spends_twice_and_converges_when_it_catches_up(
 ) -> None:
     watch = Watch(LateCluster(settled(start, behaviour)))
     for _ in range(data.draw(st.integers(1, 5))):
-        data.draw(st.sampled_from(DEEDS))(watch.cluster, data.draw)
+        data.draw(st.sampled_from(DISTURBANCES))(watch.cluster, data.draw)
         watch.run(data.draw(st.integers(0, 12)), data)
     watch.late.hear(None)
     finish(watch.cluster)

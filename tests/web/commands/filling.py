@@ -106,8 +106,8 @@ def address(stage: Stage, form: str) -> str:
 
 
 @dataclass(slots=True)
-class Desk:
-    """Somebody in front of the forms of one workload."""
+class FormClient:
+    """A client that opens, fills in and sends the forms of one workload."""
 
     client: Client
     stage: Stage

@@ -16,7 +16,7 @@ from rollouts.services import pods as pods_service
 from rollouts.services.audit import Caller
 from rollouts.services.changes import execute
 from rollouts.services.workloads import edit_strategy, set_images
-from tests import both_sites
+from tests import both_clusters
 from tests.markup import compact
 from tests.services.stage import Stage
 from tests.services.test_pods import protect
@@ -26,8 +26,8 @@ from tests.web.commands.filling import address, boxes_of, say
 pytestmark = pytest.mark.django_db
 
 # What a disruption budget does is told by a real API server too; all else is tried in the sandbox.
-site = both_sites.site
-IN_THE_SANDBOX = pytest.mark.parametrize("site", ["sandbox"], indirect=True)
+target = both_clusters.target
+IN_THE_SANDBOX = pytest.mark.parametrize("target", ["sandbox"], indirect=True)
 
 
 def pods_of(stage: Stage, clique: str = "frontend") -> list[Obj]:
