@@ -54,7 +54,9 @@ def test_the_table_of_folders_has_every_package_and_only_modules_that_exist() ->
 def test_the_glossary_has_at_most_thirty_words_each_with_a_reason() -> None:
     glossary = _architecture().partition("## Words")[2].partition("\n## ")[0]
     rows = [line.strip("| ").split(" | ") for line in glossary.splitlines() if line.startswith("| ")][1:]
-    assert 0 < len(rows) <= 30
+    # A word that is defined inside a row is emphasized there; it counts too.
+    defined_inside = re.findall(r"(?<![*\w])\*\w[^*|]*\*(?!\*)", glossary)
+    assert 0 < len(rows) + len(defined_inside) <= 30
     assert [row for row in rows if len(row) != 3 or not all(cell.strip() for cell in row)] == []
 
 

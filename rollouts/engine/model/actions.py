@@ -92,7 +92,7 @@ class TimelineEvent:
 class Wait:
     """Why a component does not move, and which remedies would help."""
 
-    code: str  # of semantics 12: WaitingForReady, BudgetExhausted, SurgeUnschedulable, ...
+    code: str  # `docs/semantics.md` 12: WaitingForReady, BudgetExhausted, SurgeUnschedulable, ...
     component: str  # name of the object that waits
     units: tuple[str, ...]  # names of the pods or replicas it waits for
     text: str  # one sentence with names and numbers
