@@ -23,9 +23,9 @@ function count(change) {
   return (event) => {
     if (event.target.id !== "command-form") return;
     pendingRequests = Math.max(0, pendingRequests + change);
-    const trial = document.getElementById("preview");
-    if (pendingRequests) trial?.setAttribute("aria-busy", "true");
-    else trial?.removeAttribute("aria-busy");
+    const preview = document.getElementById("preview");
+    if (pendingRequests) preview?.setAttribute("aria-busy", "true");
+    else preview?.removeAttribute("aria-busy");
   };
 }
 

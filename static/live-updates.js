@@ -229,7 +229,9 @@ function connect() {
     updateIndicator();
   });
   listen("fragment", receiveFragment);
-  listen("look", ({ src }) => liveElements().forEach(({ id, dataset }) => dataset.liveSrc === src && requestFetch(id)));
+  listen("fetch", ({ src }) =>
+    liveElements().forEach(({ id, dataset }) => dataset.liveSrc === src && requestFetch(id)),
+  );
   listen("gone", ({ src }) =>
     liveElements().forEach((element) => element.dataset.liveSrc === src && markGone(element, stateOf(element.id))),
   );

@@ -18,10 +18,10 @@ let pinned = false;
 let timer = 0;
 let asking = null;
 
-const picture = () => document.getElementById("picture");
+const podGrid = () => document.getElementById("pod-grid");
 const nameOf = (cell) => cell.id.slice("pod-".length);
 
-const roving = createRovingFocus(picture, "a.cell");
+const roving = createRovingFocus(podGrid, "a.cell");
 
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape" || !shownPod) return;
@@ -105,7 +105,7 @@ function pin(isPinned) {
   history.replaceState(history.state, "", url);
 }
 
-const cellOf = (event) => event.target.closest?.("#picture a.cell");
+const cellOf = (event) => event.target.closest?.("#pod-grid a.cell");
 
 document.addEventListener("focusin", (event) => {
   const cell = cellOf(event);
@@ -120,7 +120,7 @@ document.addEventListener("pointerover", (event) => {
   if (cell) timer = setTimeout(() => showPod(cell), popover.hidden ? SLOW_MS : 30);
   else if (shownPod && !popover.contains(event.target) && !cellHasFocus()) timer = setTimeout(hidePopover, SLOW_MS);
 });
-const cellHasFocus = () => document.activeElement?.matches("#picture a.cell:focus-visible");
+const cellHasFocus = () => document.activeElement?.matches("#pod-grid a.cell:focus-visible");
 
 document.addEventListener("click", (event) => {
   const pod = event.target.closest?.("a[data-pod]")?.dataset.pod;
@@ -143,7 +143,7 @@ document.addEventListener("click", (event) => {
 /* ---- after a refresh */
 
 document.addEventListener("live:refreshed", (event) => {
-  if (event.target.id !== "picture") return;
+  if (event.target.id !== "pod-grid") return;
   roving.restoreFocus();
   if (!shownPod) return;
   const cell = document.getElementById(`pod-${shownPod}`);

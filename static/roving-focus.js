@@ -3,7 +3,7 @@
    Arrow keys move to the nearest cell in that direction, Home and End to the first and last cell of a replica, Page Up and
    Down between replicas. When the focused cell disappears, the cell that takes its place gets the focus.
 
-     const roving = createRovingFocus(() => document.getElementById("picture"), "a.cell");
+     const roving = createRovingFocus(() => document.getElementById("pod-grid"), "a.cell");
      roving.restoreFocus(); // after the cells have been replaced
 
    The invariant: exactly one cell is reachable with the Tab key. */

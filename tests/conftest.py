@@ -14,7 +14,7 @@ from tests.shared_servers import SharedServers
 if TYPE_CHECKING:
     from redis import Redis
 
-    from tests.scenarios.sites import Site
+    from tests.scenarios.running_clusters import TargetCluster
 
 _SERVERS = pytest.StashKey[SharedServers]()
 
@@ -68,12 +68,12 @@ def _leave_out_what_is_slow(config: pytest.Config) -> None:
 
 
 @pytest.fixture(scope="session")
-def sandbox_with_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator["Site"]:
+def sandbox_with_nodes(tmp_path_factory: pytest.TempPathFactory) -> Iterator["TargetCluster"]:
     """The sandbox of this process: it starts in half a second, and the tests of a process take turns."""
-    from tests.scenarios.sites import sandbox_site
+    from tests.scenarios.running_clusters import running_sandbox_cluster
     from tests.servers import make_roomy_nodes
 
-    with sandbox_site(tmp_path_factory.mktemp("sandbox")) as opened:
+    with running_sandbox_cluster(tmp_path_factory.mktemp("sandbox")) as opened:
         make_roomy_nodes(opened.cluster)
         yield opened
 

@@ -10,7 +10,7 @@ from rollouts.cluster import ClusterClient, kubeconfig
 from tests.apiserver import HOW_TO_GET_THEM, ApiServer, install_definitions, missing_binaries, running_apiserver
 from tests.data_folders import prepared_data_folder
 from tests.parts import missing
-from tests.scenarios.sites import PATIENCE, Site, real_site
+from tests.scenarios.running_clusters import PATIENCE, TargetCluster, running_real_cluster
 from tests.shared_servers import find_shared_server
 from tests.standin import make_nodes
 
@@ -34,12 +34,12 @@ def find_apiserver() -> ApiServer:
     return found
 
 
-def find_cluster() -> Site:
+def find_cluster() -> TargetCluster:
     """Return the API server with nodes, garbage collector, scheduler and kubelets: pods are placed and become Ready."""
     if lacking := missing_binaries("kube-controller-manager"):
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
     server: ApiServer = find_shared_server(cluster.__name__)
-    return Site("real", server.kubeconfig, ClusterClient(kubeconfig(server.kubeconfig), retry_policy=PATIENCE))
+    return TargetCluster("real", server.kubeconfig, ClusterClient(kubeconfig(server.kubeconfig), retry_policy=PATIENCE))
 
 
 # --- What the main process runs ---------------------------------------------------------------------------------------
@@ -56,7 +56,7 @@ def apiserver() -> Iterator[ApiServer]:
 @contextlib.contextmanager
 def cluster() -> Iterator[ApiServer]:
     """Run an API server with nodes, garbage collector, scheduler and kubelets."""
-    with real_site() as site:
-        assert site.server is not None
-        make_roomy_nodes(site.cluster)
-        yield site.server.describe()
+    with running_real_cluster() as target:
+        assert target.server is not None
+        make_roomy_nodes(target.cluster)
+        yield target.server.describe()

@@ -88,7 +88,7 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin):  # type: ignore[type-arg, misc]
     change_password_form = AdminPasswordChangeForm
     change_form_template = "admin/user_page.html"
     inlines = (GrantsOfUser, _Identities)
-    list_display = ("username", "full_name", "email", "role_names", "standing", "signed_in")
+    list_display = ("username", "full_name", "email", "role_names", "account_state", "signed_in")
     list_filter = (
         ("groups", RelatedFilter),
         ("is_active", BooleanRadioFilter),
@@ -228,7 +228,7 @@ class UserAdmin(DjangoUserAdmin, AuditedAdmin):  # type: ignore[type-arg, misc]
         return ", ".join(sorted(group.name for group in row.groups.all())) or "–"
 
     @admin.display(description="State", ordering="is_active")
-    def standing(self, row: User) -> Shown:
+    def account_state(self, row: User) -> Shown:
         """Show whether the account can sign in."""
         if not row.is_active:
             return show_pill("disabled", "warn")

@@ -14,7 +14,7 @@ from rollouts.accounts import errors
 from rollouts.accounts.commands import AUDITED_COMMANDS, Command
 from rollouts.admin.filters import ValueFilter
 from rollouts.admin.model_admin import ReadOnlyAdmin
-from rollouts.admin.rendering import show_document, show_mono, show_pill, show_place, show_result, show_time
+from rollouts.admin.rendering import show_document, show_mono, show_pill, show_ref, show_result, show_time
 from rollouts.admin.site import site
 from rollouts.models import AuditEntry
 from rollouts.selectors.audit import audit_csv, mask_recorded
@@ -94,7 +94,7 @@ class AuditEntryAdmin(ReadOnlyAdmin):
     @admin.display(description="Where", ordering="namespace")
     def where(self, row: AuditEntry) -> str:
         """Return the workload, namespace or cluster."""
-        return show_place(row)
+        return show_ref(row)
 
     @admin.display(description="Result", ordering="result")
     def came_out(self, row: AuditEntry) -> Shown:

@@ -33,7 +33,7 @@ class AuditedAdmin(BaseAdmin):
         """Return the values of a row for the audit."""
         raise NotImplementedError
 
-    def place_of(self, row: Any) -> WorkloadRef:
+    def ref_of(self, row: Any) -> WorkloadRef:
         """Return the target of an audit entry."""
         return WorkloadRef(name=str(row))
 
@@ -81,8 +81,8 @@ class AuditedAdmin(BaseAdmin):
             if request.method == "POST":
                 row = self.get_object(request, unquote(object_id)) if object_id else None
                 detail = f"The account may not change the {self.opts.verbose_name} {row or ''}".strip() + "."
-                place = self.place_of(row) if row else WorkloadRef()
-                record(caller_of(request, Source.ADMIN), self.command, place, Result.REFUSED, detail=detail)
+                ref = self.ref_of(row) if row else WorkloadRef()
+                record(caller_of(request, Source.ADMIN), self.command, ref, Result.REFUSED, detail=detail)
             raise
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
@@ -93,7 +93,7 @@ class AuditedAdmin(BaseAdmin):
     def save_related(self, request: HttpRequest, form: Any, formsets: Sequence[Any], change: bool) -> None:
         """Save groups, permissions and grants, and record the change."""
         row = form.instance
-        with audited_command(caller_of(request, Source.ADMIN), self.command, self.place_of(row)) as audited:
+        with audited_command(caller_of(request, Source.ADMIN), self.command, self.ref_of(row)) as audited:
             super().save_related(request, form, formsets, change)
             before, after = getattr(request, _VALUE_BEFORE, None), self.describe_row(self._read(row.pk))
             if before != after:
@@ -111,7 +111,7 @@ class AuditedAdmin(BaseAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Any) -> None:
         """Delete a row, and record that."""
-        with audited_command(caller_of(request, Source.ADMIN), self.command, self.place_of(obj)) as audited:
+        with audited_command(caller_of(request, Source.ADMIN), self.command, self.ref_of(obj)) as audited:
             before = self.describe_row(obj)
             super().delete_model(request, obj)
             audited.done(before=before, detail=self._detail("Deleted", obj))

@@ -12,7 +12,7 @@ from rollouts.models import Revision, Rollout, Step
 
 Shown = str | SafeString
 
-_PLACE_FILTERS = (("cluster", ValueFilter), ("namespace", ValueFilter))
+_NAMESPACE_FILTERS = (("cluster", ValueFilter), ("namespace", ValueFilter))
 
 
 @admin.register(Revision, site=site)
@@ -21,7 +21,7 @@ class RevisionAdmin(ReadOnlyAdmin):
 
     left_out_of_lists = ("template",)
     list_display = ("name", "number", "namespace", "cluster", "hash", "age")
-    list_filter = _PLACE_FILTERS
+    list_filter = _NAMESPACE_FILTERS
     search_fields = ("name", "namespace", "generation_hash")
     search_help_text = "Part of a name or namespace, or a hash"
     ordering = ("cluster", "namespace", "name", "-number")
@@ -49,7 +49,7 @@ class RolloutAdmin(ReadOnlyAdmin):
     """Rollouts: changes of workloads from one template to another."""
 
     list_display = ("name", "namespace", "cluster", "strategy", "change", "came_out", "began", "took", "timeline")
-    list_filter = (*_PLACE_FILTERS, ("strategy", ValueFilter), ("outcome", ValueFilter))
+    list_filter = (*_NAMESPACE_FILTERS, ("strategy", ValueFilter), ("outcome", ValueFilter))
     search_fields = ("name", "namespace", "to_hash", "from_hash")
     search_help_text = "Part of a name or namespace, or a hash"
     date_hierarchy = "started"

@@ -47,7 +47,7 @@ class _MirrorAdmin(ReadOnlyAdmin):
 
 _NAMED = ("cluster", "namespace", "name", "uid", "resource_version", "age")
 _IDENTITY = (*_NAMED, "leaves")
-_PLACE_FILTERS = (("cluster", RelatedFilter), ("namespace", ValueFilter))
+_NAMESPACE_FILTERS = (("cluster", RelatedFilter), ("namespace", ValueFilter))
 
 
 @admin.register(Workload, site=site)
@@ -56,7 +56,7 @@ class WorkloadAdmin(_MirrorAdmin):
 
     left_out_of_lists = ("manifest", "in_doubt", "refused", "ready_times")
     list_display = ("name", "namespace", "cluster", "strategy", "available", "updated", "state", "hash", "age")
-    list_filter = (*_PLACE_FILTERS, ("strategy", ValueFilter), ("stuck_reason", ValueFilter))
+    list_filter = (*_NAMESPACE_FILTERS, ("strategy", ValueFilter), ("stuck_reason", ValueFilter))
     search_fields = ("name", "namespace", "generation_hash")
     search_help_text = "Part of a name or namespace, or a hash"
     fieldsets = (
@@ -120,7 +120,7 @@ class ScalingGroupAdmin(_MirrorAdmin):
         "leaves",
         "age",
     )
-    list_filter = (*_PLACE_FILTERS, ("leaving", BooleanRadioFilter))
+    list_filter = (*_NAMESPACE_FILTERS, ("leaving", BooleanRadioFilter))
     search_fields = ("name", "workload")
     fields = (*_IDENTITY, "of_workload", "template", "replica", "replicas", "min_available", "status_document")
 
@@ -142,7 +142,7 @@ class CliqueAdmin(_MirrorAdmin):
         "leaves",
         "age",
     )
-    list_filter = (*_PLACE_FILTERS, ("leaving", BooleanRadioFilter))
+    list_filter = (*_NAMESPACE_FILTERS, ("leaving", BooleanRadioFilter))
     search_fields = ("name", "workload")
     fields = (
         *(*_IDENTITY, "of_workload", "template", "group", "group_replica", "replica", "replicas", "min_available"),
@@ -160,7 +160,7 @@ class PodAdmin(_MirrorAdmin):
     """Pods of PodCliques."""
 
     list_display = ("name", "namespace", "cluster", "of_workload", "index", "state", "node", "hash", "restarts", "age")
-    list_filter = (*_PLACE_FILTERS, ("phase", ValueFilter), ("ready", BooleanRadioFilter), ("reason", ValueFilter))
+    list_filter = (*_NAMESPACE_FILTERS, ("phase", ValueFilter), ("ready", BooleanRadioFilter), ("reason", ValueFilter))
     search_fields = ("name", "workload", "node")
     search_help_text = "Part of the name of a pod, a workload or a node"
     fields = (
@@ -194,7 +194,7 @@ class GangAdmin(_MirrorAdmin):
 
     left_out_of_lists = ("status", "pod_groups")
     list_display = ("name", "namespace", "cluster", "of_workload", "replica", "leaves", "age")
-    list_filter = (*_PLACE_FILTERS, ("leaving", BooleanRadioFilter))
+    list_filter = (*_NAMESPACE_FILTERS, ("leaving", BooleanRadioFilter))
     search_fields = ("name", "workload")
     fields = (*_IDENTITY, "of_workload", "replica", "groups_document", "status_document")
 
@@ -210,7 +210,7 @@ class ServiceAdmin(_MirrorAdmin):
     """Headless services."""
 
     list_display = ("name", "namespace", "cluster", "of_workload", "replica", "leaves", "age")
-    list_filter = _PLACE_FILTERS
+    list_filter = _NAMESPACE_FILTERS
     search_fields = ("name", "workload")
     fields = (*_IDENTITY, "of_workload", "replica", "publish_not_ready_addresses")
 

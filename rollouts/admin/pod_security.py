@@ -36,7 +36,7 @@ class NamespacePodSecurityAdmin(AuditedAdmin):
         """Return the values of a level for the audit."""
         return {"cluster": row.cluster, "namespace": row.namespace, "level": row.level}
 
-    def place_of(self, row: NamespacePodSecurity) -> WorkloadRef:
+    def ref_of(self, row: NamespacePodSecurity) -> WorkloadRef:
         """Return the namespace."""
         return WorkloadRef(row.cluster, row.namespace)
 

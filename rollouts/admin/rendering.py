@@ -67,7 +67,7 @@ def show_result(row: AuditEntry) -> str | SafeString:
     return show_pill(row.result, kinds.get(AuditEntry.Result(row.result), "warn"))
 
 
-def show_place(row: Any) -> str:
+def show_ref(row: Any) -> str:
     """Name the workload, namespace or cluster that a row is about."""
     return "/".join(part for part in (row.cluster, row.namespace, row.name) if part) or NOTHING
 

@@ -287,7 +287,7 @@ def _render_takeover(taken: ClusterTakeoverResult) -> dict[str, Any]:
         "cluster": taken.cluster,
         "workloads": [
             {
-                "workload": render_place(one.place),
+                "workload": render_ref(one.place),
                 "version": one.version,
                 "objects": one.objects,
                 "pods": one.pods,
@@ -305,7 +305,7 @@ def _render_takeover(taken: ClusterTakeoverResult) -> dict[str, Any]:
 def edit_response(request: Request, changed: EditResult) -> HttpResponse:
     """Render the result of an edit."""
     body = {
-        "workload": render_place(changed.place),
+        "workload": render_ref(changed.place),
         "version": changed.version,
         "changed": [{"field": one.field, "before": one.before, "after": one.after} for one in changed.changes],
         "warnings": render_findings(changed.warnings),
@@ -320,9 +320,9 @@ def edit_response(request: Request, changed: EditResult) -> HttpResponse:
     return response
 
 
-def render_place(place: WorkloadRef) -> dict[str, str]:
+def render_ref(ref: WorkloadRef) -> dict[str, str]:
     """Render the reference to a workload."""
-    return {"cluster": place.cluster, "namespace": place.namespace, "name": place.name}
+    return {"cluster": ref.cluster, "namespace": ref.namespace, "name": ref.name}
 
 
 def render_findings(findings: Sequence[Finding]) -> list[dict[str, str]]:

@@ -140,7 +140,7 @@ FIELD_HELP: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "TimelineEntry": {
         "rollout": "The id of the rollout.",
-        "reason": "What happened: UpdateStarted, UnitDeleted, …",
+        "reason": "What happened: UpdateStarted, PodsCreated, …",
         "component": "The object that it is about.",
         "count": "How often it happened, or how many objects it is about.",
     },

@@ -13,7 +13,7 @@ from rest_framework.exceptions import ErrorDetail, ValidationError
 from rest_framework.request import Request
 
 from rollouts.accounts.commands import Command, WorkloadRef
-from rollouts.api.commands import CommandView, describe_command, render_place
+from rollouts.api.commands import CommandView, describe_command, render_ref
 from rollouts.api.etags import render_etag
 from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
@@ -181,7 +181,7 @@ def _deleted_response(request: Request, deleted: PodsDeleted) -> HttpResponse:
     ]
     response = json_response(
         {
-            "workload": render_place(deleted.place),
+            "workload": render_ref(deleted.place),
             "version": deleted.version,
             "pods": pods,
             "left": deleted.left,

@@ -7,7 +7,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from rollouts.accounts.commands import Command, WorkloadRef
-from rollouts.api.commands import CommandView, describe_command, render_place
+from rollouts.api.commands import CommandView, describe_command, render_ref
 from rollouts.api.idempotency import answer_once
 from rollouts.api.paths import WORKLOAD
 from rollouts.api.query_params import QueryParams, reject_parameters, render_page
@@ -124,7 +124,7 @@ class WorkloadView(CommandView):
 def _deleted_response(request: Request, deleted: WorkloadDeleted) -> HttpResponse:
     return json_response(
         {
-            "workload": render_place(deleted.place),
+            "workload": render_ref(deleted.place),
             "version": deleted.version,
             "pods": deleted.extent.pods,
             "gangs": deleted.extent.gangs,

@@ -1,7 +1,8 @@
 """The state of live pages in this process: open streams, cached fragments, and one hub for each event loop.
 
-`LIVE` is the only instance in the product, and the only module global of `rollouts.live` that changes. The views take
-a stream slot and fragments from it; the async generators of `stream` and `api.feed` take the state of their event loop.
+`LIVE` is the only instance in the product. The only other state of `rollouts.live` in a process is whether
+`change_feed` has logged an outage of Redis. The views take a stream slot and fragments from `LIVE`; the async
+generators of `stream` and `api.feed` take the state of their event loop.
 """
 
 import asyncio

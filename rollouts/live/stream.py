@@ -5,8 +5,8 @@ The page describes each part that it shows: the ETag of the rendering that it ha
     show="3f2a…" /workloads/sandbox/default/chat/parts/now/ workload:sandbox%2Fdefault%2Fchat#pods,set every:30
 
 The events: `fragment` holds the new HTML of a part; `gone` says that the object of a part does not exist any more;
-`look` asks the page to fetch a part from its URL; `current` says that all parts are up to date; `stale` says that Redis
-is down, so the server learns of no changes; `heartbeat` says that the connection works and nothing changed. A
+`fetch` asks the page to fetch a part from its URL; `current` says that all parts are up to date; `stale` says that
+Redis is down, so the server learns of no changes; `heartbeat` says that the connection works and nothing changed. A
 `fragment` leaves out the tiles that the page already shows: `base` is the ETag of the rendering that holds them, and
 empty if the event is complete.
 

@@ -66,7 +66,7 @@ class Unavailable(enum.Enum):
     """Why a part has no rendering; the values are the names of events that static/live-updates.js handles."""
 
     GONE = "gone"  # the object does not exist any more
-    FETCH = "look"  # the page must fetch the part from its URL
+    FETCH = "fetch"  # the page must fetch the part from its URL
 
 
 PartContent = Rendering | Unavailable

@@ -1,9 +1,9 @@
-"""What the database holds.
+"""The tables.
 
-Two halves. The *mirror* (`mirror`) repeats what the cluster says and can be dropped at any moment: the watcher brings
-it back. The rest only we know: what happened (`history`), what people decided (`overrides`), who they are
-(`accounts`), what they did (`audit`) and what we answered (`calls`); none of it refers to rows of the mirror, so that
-it outlives them.
+The mirror (`mirror`) is a copy of the clusters' objects: it may be dropped at any moment, and the watcher fills it
+again. The rest exists only here: rollouts (`history`), overrides of strategies (`overrides`), levels of Pod Security
+(`pod_security`), accounts (`accounts`), the audit log (`audit`) and answers of the API (`calls`). None of these refers
+to a row of the mirror, so they outlive it.
 """
 
 from rollouts.models.accounts import ApiToken, NamespaceGrant, OidcIdentity, User

@@ -1,8 +1,8 @@
-"""Who may sign in, what stands for them, and where they may command.
+"""Accounts, their API tokens, the namespaces that are granted to them, and their single sign-on identities.
 
-`rollouts.accounts.permissions` says what follows from these rows; services write them. The invariant: no
-row holds anything by which somebody could sign in. A password is there as Django's slow hash, a token as a digest, and
-of a single sign-on only the name that the provider has for the person.
+Services write these rows; `rollouts.accounts.permissions` decides by them. The invariant: nobody can sign in with what
+a row holds. A password is stored as Django's slow hash, a token as a digest, and a single sign-on identity as the name
+that the provider has for the user.
 """
 
 from collections.abc import Iterator
@@ -21,17 +21,17 @@ PREFIX_LENGTH = 12
 
 
 class User(AbstractUser):
-    """An account. A model of our own from the first migration on, since it cannot be swapped in later."""
+    """An account; a model of our own, because Django cannot replace its own one later."""
 
-    # Sessions that began before this moment are of no use. None: none was ended.
+    # Sessions that began before this time are not valid. None: no session was ended.
     sessions_ended_at = models.DateTimeField(null=True, blank=True, editable=False)
 
     def get_session_auth_hash(self) -> str:
-        """Return what a session has to carry: it changes with the password, and when all sessions are ended."""
+        """Return the hash that a session must have; it changes with the password, and when all sessions are ended."""
         return self._bind_to_end(super().get_session_auth_hash())
 
     def get_session_auth_fallback_hash(self) -> Iterator[str]:
-        """Return the same for former secret keys."""
+        """Yield the same hash for each former secret key."""
         return map(self._bind_to_end, super().get_session_auth_fallback_hash())
 
     def _bind_to_end(self, digest: str) -> str:
@@ -40,28 +40,30 @@ class User(AbstractUser):
 
 
 class ApiToken(models.Model):
-    """What a program shows instead of signing in.
+    """A token that a program sends instead of signing in.
 
-    The digest is a plain SHA-256: a slow hash protects words that people think up, and would protect nothing here,
-    since nobody can try out 256 random bits; but every request would pay for it. A token is found by its digest, so how
-    long the search takes tells nothing about the tokens there are.
+    The digest is a plain SHA-256. A slow hash protects passwords that can be guessed; nobody guesses 256 random bits,
+    and every request would pay for the slow hash. A token is found by its digest, so the duration of the search reveals
+    nothing about other tokens.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="tokens")
-    name = models.CharField(max_length=100)  # what it is for, as its owner calls it
-    prefix = models.CharField(max_length=PREFIX_LENGTH)  # its first letters, to tell it from others; no secret
+    name = models.CharField(max_length=100)  # given by its owner
+    prefix = models.CharField(
+        max_length=PREFIX_LENGTH
+    )  # its first characters, by which its owner recognizes it; not secret
     digest = models.CharField(max_length=DIGEST_LENGTH, unique=True)
-    # Its scope, which `rollouts.accounts.token_scopes` reads: None is no limit.
+    # Its scope, which `rollouts.accounts.token_scopes` reads; None: no limit.
     read_only = models.BooleanField(default=False)
     namespaces = models.JSONField(null=True, blank=True)  # [{"cluster": …, "namespace": …}]; an empty name means any
     commands = models.JSONField(null=True, blank=True)  # names of commands
-    # The token that was shown to make it, with which it ends; None: its owner was signed in.
+    # The token that created it; this one is valid at most as long as that one. None: its owner was signed in.
     made_with = models.ForeignKey("self", on_delete=models.CASCADE, null=True, blank=True, related_name="+")
-    # Named by the setting GROVE_ADMIN_TOKEN, and replaced or revoked when that says otherwise.
+    # It comes from the setting GROVE_ADMIN_TOKEN, and is replaced or revoked when that setting changes.
     is_from_settings = models.BooleanField(default=False)
     created = models.DateTimeField(auto_now_add=True)
     expires_at = models.DateTimeField(null=True, blank=True)  # None: never
-    last_used_at = models.DateTimeField(null=True, blank=True)  # at most a minute behind
+    last_used_at = models.DateTimeField(null=True, blank=True)  # updated at most once a minute
     revoked_at = models.DateTimeField(null=True, blank=True)
 
     class Meta:
@@ -73,7 +75,7 @@ class ApiToken(models.Model):
 
 
 class NamespaceGrant(models.Model):
-    """Where somebody, or everybody in a group, may command what their permissions allow."""
+    """A namespace in which a user, or every user of a group, may use the commands that their permissions allow."""
 
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, on_delete=models.CASCADE, null=True, blank=True, related_name="grants"
@@ -107,9 +109,9 @@ class NamespaceGrant(models.Model):
 
 
 class OidcIdentity(models.Model):
-    """Which account somebody has whom an identity provider vouches for.
+    """The account of a user who signs in through an identity provider.
 
-    Issuer and subject are all that a provider promises never to give to somebody else; names and addresses it may.
+    A provider never gives the same issuer and subject to another user; names and addresses it may reuse.
     """
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="identities")

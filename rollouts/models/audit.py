@@ -1,9 +1,9 @@
-"""The audit: every command that people gave, with what was before and after. Rows are added and never touched again.
+"""The audit log: every command of a user, with the values before and after it. Rows are added and never changed.
 
-A command that sends something has two rows: one that it has begun, written before anything is sent, and its outcome,
-which refers to the first. A beginning without an outcome means that the process was ended in between, and that only the
-cluster knows what came of it. What was refused, or found nothing to do, has one row. `rollouts.services.audit` writes
-them. On PostgreSQL the database itself refuses to change or delete them, whoever asks (see migration 4).
+A command that writes to a cluster has two rows: one that it has begun, stored before the first write, and its outcome,
+which refers to the first. If there is no outcome, the process ended in between, and only the cluster knows what was
+done. A command that was refused or had nothing to do has one row. `rollouts.services.audit` writes the rows. On
+PostgreSQL the database itself refuses to change or delete them (migration 4).
 """
 
 from typing import Any, ClassVar, Never
@@ -14,11 +14,11 @@ from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH
 
 
 class AppendOnlyError(Exception):
-    """Somebody tried to change or remove what is on record."""
+    """An entry of the audit log was to be changed or deleted."""
 
 
 class _AppendOnlyQuerySet(models.QuerySet["AuditEntry"]):
-    """Refuses what would change rows in bulk, where `save` and `delete` are not asked."""
+    """Refuses changes of many rows at once, for which Django does not call `save` and `delete`."""
 
     def update(self, **_: Any) -> Never:
         raise AppendOnlyError("Audit entries are never changed.")
@@ -28,10 +28,10 @@ class _AppendOnlyQuerySet(models.QuerySet["AuditEntry"]):
 
 
 class AuditEntry(models.Model):
-    """One command, or how one that began came out."""
+    """One command, or the outcome of one that had begun."""
 
     class Result(models.TextChoices):
-        """What came of a command."""
+        """The result of a command."""
 
         BEGUN = "Begun"
         DONE = "Done"
@@ -39,9 +39,9 @@ class AuditEntry(models.Model):
         FAILED = "Failed"  # the detail says whether something may have been changed
 
     at = models.DateTimeField(auto_now_add=True)
-    actor = models.CharField(max_length=150)  # a name and no reference: it stays when the account goes
-    token = models.CharField(max_length=100, blank=True)  # the API token that was shown, as its owner calls it
-    via = models.CharField(max_length=20, blank=True)  # which door it came by: audit.Via
+    actor = models.CharField(max_length=150)  # a name, not a reference: it outlives the account
+    token = models.CharField(max_length=100, blank=True)  # the name of the API token that was sent
+    via = models.CharField(max_length=20, blank=True)  # a value of `services.audit.Source`: page, API, ...
     source_ip = models.GenericIPAddressField(null=True, blank=True)
     request_id = models.CharField(max_length=64, blank=True)
     command = models.CharField(max_length=80)
@@ -52,7 +52,7 @@ class AuditEntry(models.Model):
     after = models.JSONField(null=True, blank=True)
     result = models.CharField(max_length=40, choices=Result.choices)
     detail = models.TextField(blank=True)
-    # Of an outcome: the entry that the command had begun. The other way round: `outcome`.
+    # Of an outcome: the entry of the beginning, whose `outcome` is this one.
     begun = models.OneToOneField("self", on_delete=models.PROTECT, null=True, blank=True, related_name="outcome")
 
     objects = _AppendOnlyQuerySet.as_manager()
@@ -71,11 +71,11 @@ class AuditEntry(models.Model):
         return f"{self.actor}: {self.command}"
 
     def save(self, *args: Any, **kwargs: Any) -> None:
-        """Add the entry; one that is there already is refused."""
+        """Add the entry; raises AppendOnlyError for a stored one."""
         if not self._state.adding:
             raise AppendOnlyError("Audit entries are never changed.")
         super().save(*args, **kwargs)
 
     def delete(self, *_args: Any, **_kwargs: Any) -> Never:
-        """Refuse."""
+        """Raise AppendOnlyError."""
         raise AppendOnlyError("Audit entries are never deleted.")

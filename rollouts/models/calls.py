@@ -1,7 +1,7 @@
-"""Calls of the API that carry an Idempotency-Key, with the answers they got.
+"""Requests to the API with an Idempotency-Key, and their answers.
 
-`api.idempotency` writes them: the row is there before the command is carried out, the answer afterwards. The
-invariant: a person has one row for a key, whichever process asked first.
+`api.idempotency` writes a row before it executes the command, and the answer afterwards. The invariant: a user has one
+row for each key, however many processes receive the request.
 """
 
 from typing import ClassVar
@@ -13,19 +13,20 @@ KEY_LENGTH = 255
 
 
 class Call(models.Model):
-    """One call, and its answer as it was sent."""
+    """A request, and its answer as it was sent."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=KEY_LENGTH)
-    fingerprint = models.CharField(max_length=64)  # of method, path and body: the same key may not ask for other things
+    fingerprint = models.CharField(max_length=64)  # of method, path and body: a key may not be used for another request
     started = models.DateTimeField(auto_now_add=True)
-    # When it was last set about; None: nobody is at work on it, and what came of it is not known.
+    # When its last attempt began; None: no process works on it, and its outcome is not known.
     tried = models.DateTimeField(null=True, blank=True)
-    finished = models.DateTimeField(null=True, blank=True)  # None: under way, or its process was ended
+    finished = models.DateTimeField(null=True, blank=True)  # None: not finished, or its process has ended
     status = models.PositiveSmallIntegerField(null=True, blank=True)
-    headers = models.JSONField(default=dict, blank=True)  # those that belong to the answer, such as ETag
+    headers = models.JSONField(default=dict, blank=True)  # those of the answer itself, such as ETag
     body = models.TextField(blank=True)
-    # The permissions that it needed, asked for again before it is answered from here: [[command, cluster, namespace]].
+    # The permissions that it needed; they are checked again before the stored answer is sent: [[command, cluster,
+    # namespace]].
     needs = models.JSONField(default=list, blank=True)
 
     class Meta:

@@ -1,8 +1,8 @@
-"""What happened: revisions, rollouts, the steps of their timelines, and counts over time for charts.
+"""The history of workloads: revisions, rollouts, the events of their timelines, and counts over time for charts.
 
-`rollouts.controller.history` writes them after each pass; pages read them. A workload is named by cluster, namespace,
-name and uid and not by a row of the mirror, which may be dropped. Passes repeat: what is the same is recognised by the
-unique constraints, so telling it twice keeps one row.
+`rollouts.controller.history` writes these rows; pages read them. A row names its workload by cluster, namespace, name
+and uid, and does not refer to the mirror, which may be dropped. A pass may be repeated: the unique constraints keep one
+row for each entry, however often it is written.
 """
 
 from typing import ClassVar
@@ -13,7 +13,7 @@ from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH, UID_LENGTH
 
 
 class _OfWorkload(models.Model):
-    """Something on record about one workload."""
+    """A row about one workload."""
 
     cluster = models.CharField(max_length=NAME_LENGTH)
     namespace = models.CharField(max_length=LABEL_LENGTH)
@@ -25,7 +25,7 @@ class _OfWorkload(models.Model):
 
 
 class Revision(_OfWorkload):
-    """A template that a workload had: what a generation hash stands for."""
+    """A template that a workload had, with its generation hash."""
 
     number = models.IntegerField()
     generation_hash = models.CharField(max_length=LABEL_LENGTH)
@@ -48,7 +48,7 @@ class Rollout(_OfWorkload):
     """A change of a workload from one generation hash to another."""
 
     class Outcome(models.TextChoices):
-        """How it ended; nothing while it is under way."""
+        """How it ended; empty while it is under way."""
 
         COMPLETE = "Complete"
         SUPERSEDED = "Superseded"
@@ -64,7 +64,7 @@ class Rollout(_OfWorkload):
     outcome = models.CharField(max_length=20, blank=True, choices=Outcome.choices)
     progressing_seconds = models.FloatField(default=0.0)
     waiting_seconds = models.FloatField(default=0.0)
-    observed_at = models.DateTimeField(null=True, blank=True)  # up to here the two sums above count
+    observed_at = models.DateTimeField(null=True, blank=True)  # the end of the time that the two sums cover
 
     class Meta:
         ordering = ("-started",)
@@ -81,7 +81,7 @@ class Rollout(_OfWorkload):
 
 
 class Step(models.Model):
-    """An entry of a rollout's timeline."""
+    """An event of the timeline of a rollout."""
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="steps")
     at = models.DateTimeField()
@@ -89,7 +89,7 @@ class Step(models.Model):
     component = models.CharField(max_length=NAME_LENGTH, blank=True)
     text = models.TextField(blank=True)
     count = models.IntegerField(default=1)
-    # What makes it the same step when a repeated pass tells it again.
+    # Equal for the same event, so a repeated pass stores it once.
     fingerprint = models.CharField(max_length=LABEL_LENGTH)
 
     class Meta:
@@ -101,16 +101,16 @@ class Step(models.Model):
 
 
 class Sample(models.Model):
-    """The counts of a rollout at one moment, kept when they changed."""
+    """The counts of a rollout from a time on; stored when they change."""
 
     rollout = models.ForeignKey(Rollout, on_delete=models.CASCADE, related_name="samples")
     at = models.DateTimeField()
-    # As `pod_counts` counts them.
+    # As `controller.pod_counts` counts them.
     desired = models.IntegerField()
     available = models.IntegerField()
     updated = models.IntegerField()
     surge = models.IntegerField()
-    floor = models.IntegerField()  # fewer may not be available because of us
+    floor = models.IntegerField()  # an update must keep at least so many available
 
     class Meta:
         ordering = ("at", "id")

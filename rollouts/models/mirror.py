@@ -1,10 +1,10 @@
-"""The mirror: what each cluster holds, one table a kind, as far as decisions and pages need it.
+"""The mirror: the objects of each cluster, one table for each kind, with the columns that decisions and pages need.
 
-`rollouts.mirror` alone writes these rows and says how they move; whoever reads them finds what the cluster last said.
-Dropping all of them loses nothing but the time the watcher needs to list the cluster again.
+Only `rollouts.mirror` writes these rows, and it has the rules; a row holds the last state that the cluster reported. If
+all rows are lost, the watcher lists the clusters again.
 
-An object that is gone leaves its row behind for some minutes with `gone_at` set, so that late news of it cannot bring
-it back. `objects` does not show such rows; only `rollouts.mirror` looks at `everything`.
+The row of an object that is gone stays for some minutes with `gone_at` set, so that a late report does not bring it
+back. `objects` leaves such rows out; only `rollouts.mirror` reads `everything`.
 """
 
 from typing import Any, ClassVar
@@ -30,22 +30,22 @@ class Trouble(models.TextChoices):
 
 
 class Cluster(models.Model):
-    """A cluster we look after, and how we stand with it."""
+    """A cluster, and whether it can be mirrored."""
 
     name = models.CharField(max_length=NAME_LENGTH, unique=True)
-    source = models.CharField(max_length=500, blank=True)  # where its address came from: sandbox, a kubeconfig, ...
+    source = models.CharField(max_length=500, blank=True)  # where its address is from: sandbox, a kubeconfig, ...
     url = models.CharField(max_length=500, blank=True)
     version = models.CharField(max_length=100, blank=True)  # of its API server
-    # Tells it from another cluster that took over its name and address: the uid of its kube-system namespace.
+    # The uid of its kube-system namespace: another cluster may have taken over the name and the address.
     identity = models.CharField(max_length=UID_LENGTH, blank=True)
-    # Every kind was listed into this database since the row was made; before that nobody may conclude that something
-    # is missing from the cluster because it is missing here.
+    # Whether every kind has been listed into this database since the row was created. Before that, a missing row does
+    # not mean that the object is missing from the cluster.
     complete = models.BooleanField(default=False)
     trouble_code = models.CharField(max_length=40, blank=True, choices=Trouble.choices)
     trouble = models.TextField(blank=True)  # one sentence
     trouble_since = models.DateTimeField(null=True, blank=True)
-    heard_at = models.DateTimeField(null=True, blank=True)  # when it last said anything; renewed every few seconds
-    # Why nothing is written there: one sentence. Empty: no other operator keeps its workloads.
+    heard_at = models.DateTimeField(null=True, blank=True)  # when it last sent anything; updated every few seconds
+    # Why nothing is written to it, as a sentence; empty: no other operator manages its workloads.
     other_operator = models.TextField(blank=True)
 
     def __str__(self) -> str:
@@ -53,33 +53,34 @@ class Cluster(models.Model):
 
     @property
     def other_operator_code(self) -> str:
-        """What keeps Grove UI from writing there, in one word; empty: nothing."""
+        """The code of the reason why nothing is written to it; empty: there is none."""
         return OTHER_OPERATOR if self.other_operator else ""
 
 
 class _PresentManager(models.Manager[Any]):
-    """Shows only what is in the cluster."""
+    """Leaves out the rows of objects that are gone."""
 
     def get_queryset(self) -> models.QuerySet[Any]:
         return super().get_queryset().filter(gone_at=None)
 
 
 class Mirrored(models.Model):
-    """An object of a cluster. A name has one row: what is heard of another object of that name takes its place."""
+    """An object of a cluster. A name has one row: a later object with the same name replaces the earlier one."""
 
     cluster = models.ForeignKey(Cluster, on_delete=models.CASCADE, db_index=False)
-    namespace = models.CharField(max_length=LABEL_LENGTH, blank=True)  # empty for what is in no namespace
+    namespace = models.CharField(max_length=LABEL_LENGTH, blank=True)  # empty: the kind has no namespaces
     name = models.CharField(max_length=NAME_LENGTH)
     uid = models.CharField(max_length=UID_LENGTH)
     resource_version = models.BigIntegerField()
     created = models.FloatField()  # seconds since the epoch
     leaving = models.BooleanField(default=False)  # has a deletionTimestamp
     gone_at = models.FloatField(null=True, blank=True)  # seconds since the epoch; None while it is in the cluster
-    # Its end was concluded and not told, so its resourceVersion is an earlier one: later ones may still be late news.
+    # Its end was inferred and not reported, so its resourceVersion is an earlier one: a report with a later one may
+    # still be from before the end.
     end_inferred = models.BooleanField(default=False)
-    # Of everything above that can change and everything below: news with the same digest is no news.
+    # Of every column above that can change and every column below: a report with the same digest changes nothing.
     digest = models.BigIntegerField(default=0)
-    # Which write last changed what the row says; tells a write which of its rows were news.
+    # The write that last changed the content of the row, so that a write can return the rows that it changed.
     batch = models.BigIntegerField(default=0)
 
     objects = _PresentManager()
@@ -99,14 +100,14 @@ class Mirrored(models.Model):
 
 
 class Workload(Mirrored):
-    """A PodCliqueSet: the whole manifest, and beside it what lists show and sort by."""
+    """A PodCliqueSet: its manifest, and the columns that lists show and sort by."""
 
     manifest = OrjsonField()  # without managedFields
     labels = OrjsonField(default=dict)
     generation = models.BigIntegerField(default=0)
-    observed_generation = models.BigIntegerField(default=0)  # up to which the controller has looked at it
+    observed_generation = models.BigIntegerField(default=0)  # the last one that the controller has reconciled
     replicas = models.IntegerField(default=0)
-    strategy = models.CharField(max_length=40, blank=True)  # as written, or what leaving it out means
+    strategy = models.CharField(max_length=40, blank=True)  # as written, or the default
     generation_hash = models.CharField(max_length=LABEL_LENGTH, blank=True)  # status.currentGenerationHash
     updated_replicas = models.IntegerField(default=0)
     available_replicas = models.IntegerField(default=0)
@@ -114,19 +115,19 @@ class Workload(Mirrored):
     update_ended_at = models.FloatField(null=True, blank=True)
     progressing_reason = models.CharField(max_length=80, blank=True)  # of the condition Progressing
     stuck_reason = models.CharField(max_length=80, blank=True)  # of the condition UpdateStuck, while it is True
-    waits_for = models.CharField(max_length=80, blank=True)  # of the same, while it is False: what an update waits for
-    # Why it cannot be acted on as written: of the condition Valid while it is False, else of WriteDenied while True.
+    waits_for = models.CharField(max_length=80, blank=True)  # of the same condition, while it is False
+    # Why it cannot be reconciled as written: of the condition Valid while it is False, else of WriteDenied while True.
     fault_reason = models.CharField(max_length=80, blank=True)
-    # Ours and not the cluster's: deletes that were sent and whose answers are not stored yet, as [kind, name, uid].
-    # Written before they are sent, so that a pass after a crash asks the cluster about them before it spends budget.
+    # Not from the cluster: deletes and creates whose answers are not stored yet, as [kind, name, uid]. Stored before
+    # they are sent, so that a pass after a crash asks the cluster about them before it spends budget.
     in_doubt = OrjsonField(default=list)
-    # Grove's own operator wrote it after us, as its managed fields tell, or its finalizer is on it: nothing may be
-    # written to its workload.
+    # Grove's own operator wrote it after Grove UI, according to its managed fields, or its finalizer is on it: nothing
+    # is written to the workload.
     written_by_grove = models.BooleanField(default=False)
-    grove_wrote_at = models.FloatField(null=True, blank=True)  # when that operator last wrote it, whoever wrote since
-    # Ours as well: writes that the cluster has refused, and until when they are held back (`rejected_writes`).
+    grove_wrote_at = models.FloatField(null=True, blank=True)  # when that operator last wrote it
+    # Not from the cluster: writes that it has rejected, and until when they are not repeated (`rejected_writes`).
     refused = OrjsonField(default=dict)
-    # And how long pods of its templates took to become Ready, for when none of them is left to measure: clique,
+    # Not from the cluster: how long pods of its templates took to become Ready, for when no such pod is left: clique,
     # template hash, seconds, number of pods, oldest first.
     ready_times = OrjsonField(default=list)
 
@@ -135,9 +136,9 @@ class Owned(Mirrored):
     """An object that belongs to a workload."""
 
     workload = models.CharField(max_length=NAME_LENGTH, blank=True)  # name of the set, from the label part-of
-    # The controller among its owners, if it is of Grove's kinds; else it only looks like ours.
+    # The uid of its controller, if that is of a kind of Grove's; empty: it only has the labels of a workload.
     owner_uid = models.CharField(max_length=UID_LENGTH, blank=True)
-    replica = models.IntegerField(default=-1)  # of the set; -1 when its labels do not say
+    replica = models.IntegerField(default=-1)  # of the set; -1: its labels do not say
 
     class Meta(Mirrored.Meta):
         abstract = True
@@ -159,7 +160,7 @@ class ScalingGroup(Owned):
     replicas = models.IntegerField(default=0)
     min_available = models.IntegerField(default=0)
     template_replicas = models.IntegerField(null=True, blank=True)
-    template_keys = models.TextField(blank=True)  # annotations that came from the template, by commas, and their hash
+    template_keys = models.TextField(blank=True)  # annotations from the template, separated by commas, and their hash
     status = OrjsonField(default=dict)
     written_by_grove = models.BooleanField(default=False)
     grove_wrote_at = models.FloatField(null=True, blank=True)
@@ -176,14 +177,14 @@ class Clique(Owned):
     replicas = models.IntegerField(default=0)
     min_available = models.IntegerField(default=0)
     template_replicas = models.IntegerField(null=True, blank=True)
-    template_keys = models.TextField(blank=True)  # labels and annotations that came from the template, by commas
+    template_keys = models.TextField(blank=True)  # labels and annotations from the template, separated by commas
     status = OrjsonField(default=dict)
     written_by_grove = models.BooleanField(default=False)
     grove_wrote_at = models.FloatField(null=True, blank=True)
 
 
 class Pod(Owned):
-    """A pod of a PodClique: where it is and how it does, not what it is made of."""
+    """A pod of a PodClique: its position and its state, without its spec."""
 
     clique = models.CharField(max_length=NAME_LENGTH, blank=True)  # name of its PodClique
     index = models.IntegerField(default=-1)
@@ -195,19 +196,18 @@ class Pod(Owned):
     ready = models.BooleanField(default=False)
     ready_since = models.FloatField(null=True, blank=True)  # when the Ready condition last changed
     gated = models.BooleanField(default=False)
-    gone_by = models.FloatField(null=True, blank=True)  # its deletionTimestamp: when it should be gone at the latest
+    gone_by = models.FloatField(null=True, blank=True)  # its deletionTimestamp: when it should be gone
     failing = models.BooleanField(default=False)
-    reason = models.CharField(max_length=200, blank=True)  # CamelCase, why it is not further: Unschedulable, ...
-    message = models.TextField(blank=True)  # the same in the scheduler's or kubelet's words
+    reason = models.CharField(max_length=200, blank=True)  # CamelCase, why it is not Ready: Unschedulable, ...
+    message = models.TextField(blank=True)  # the message of the scheduler or the kubelet
     restarts = models.IntegerField(default=0)
-    scheduled_at = models.FloatField(null=True, blank=True)  # when it got its node
-    # What a container fails with, in one word; after a colon what stays the same meanwhile: the image, the exit code.
-    # One column of both: SQLite takes a thousand pods in one statement only while a row has at most 34 columns.
+    scheduled_at = models.FloatField(null=True, blank=True)  # when it was bound to its node
+    # The fault of a container as a code; after a colon, a detail that stays the same: the image, the exit code. One
+    # column for both: SQLite takes a thousand pods in one statement only if a row has at most 34 columns.
     fault = models.TextField(blank=True)
     images = models.TextField(blank=True)  # of its containers, in their order, separated by spaces
-    requests = OrjsonField(
-        default=dict
-    )  # of its node: thousandths by resource, itself as one of the `pod_strategy` included
+    # What it requests of its node, in thousandths by resource; the pod itself counts as one of the resource `pods`.
+    requests = OrjsonField(default=dict)
 
     class Meta(Owned.Meta):
         indexes: ClassVar = [
@@ -223,7 +223,7 @@ class Pod(Owned):
 class Gang(Owned):
     """A PodGang."""
 
-    pod_groups = OrjsonField(default=dict)  # by PodClique: minReplicas and names of the pods referred to
+    pod_groups = OrjsonField(default=dict)  # by PodClique: minReplicas and the names of the listed pods
     priority_class = models.CharField(max_length=NAME_LENGTH, blank=True)
     scheduler = models.CharField(max_length=LABEL_LENGTH, blank=True)  # of the label; empty: none
     status = OrjsonField(default=dict)
@@ -238,13 +238,13 @@ class Service(Owned):
 
 
 class Node(Mirrored):
-    """A node: where pods can go."""
+    """A node."""
 
     ready = models.BooleanField(default=False)
     unschedulable = models.BooleanField(default=False)
     labels = OrjsonField(default=dict)
     taints = OrjsonField(default=list)
     allocatable = OrjsonField(default=dict)
-    # What pods that are not Grove's request here, thousandths by resource; the watcher counts them every minute. None:
-    # they have not been counted yet.
+    # What pods that are not Grove's request of it, in thousandths by resource; the watcher adds them up every minute.
+    # None: not yet.
     foreign_requests = OrjsonField(null=True, blank=True)

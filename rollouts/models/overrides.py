@@ -1,6 +1,6 @@
-"""Strategy overrides: parts of the effective strategy that people set here and not on the resource.
+"""Strategy overrides: parts of the strategies of workloads that users replace here, not in the manifests.
 
-`rollouts.controller.effective_strategy` says which of them counts for a workload; nothing else reads them to decide.
+`rollouts.controller.effective_strategy` applies them; nothing else decides by them.
 """
 
 import hashlib
@@ -16,10 +16,10 @@ from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH
 
 
 class StrategyOverrideQuerySet(models.QuerySet["StrategyOverride"]):
-    """Overrides, by whether they are in force."""
+    """Overrides, filtered by whether they are in force."""
 
     def in_force(self, now: datetime) -> "StrategyOverrideQuerySet":
-        """Return the overrides in force at a time; `StrategyOverride.is_in_force` says the same of one."""
+        """Return the overrides in force at a time; `StrategyOverride.is_in_force` is the same rule for one."""
         return self.filter(self._is_in_force(now))
 
     def ended(self, now: datetime) -> "StrategyOverrideQuerySet":
@@ -32,14 +32,14 @@ class StrategyOverrideQuerySet(models.QuerySet["StrategyOverride"]):
 
 
 class StrategyOverride(models.Model):
-    """What is to be in force instead of what the resource says, for whom, why and until when."""
+    """A replacement for parts of a strategy: for which workloads, what, why and until when."""
 
-    # Whom it hits; empty: any.
+    # Which workloads it matches; empty: any.
     cluster = models.CharField(max_length=NAME_LENGTH, blank=True)
     namespace = models.CharField(max_length=LABEL_LENGTH, blank=True)
     name = models.CharField(max_length=NAME_LENGTH, blank=True)
     selector = models.JSONField(default=dict, blank=True)  # labels of the workload, all of which must match
-    # What it sets; empty or None: left as it is.
+    # What it sets; empty or None: it does not set this.
     strategy = models.CharField(max_length=40, blank=True)
     max_unavailable = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001 (None: not set)
     max_surge = models.CharField(max_length=20, null=True, blank=True)  # noqa: DJ001
@@ -63,7 +63,7 @@ class StrategyOverride(models.Model):
 
     @property
     def settings(self) -> dict[str, Any]:
-        """What it sets, as a strategy is written in the API; what it leaves alone is left out."""
+        """The fields that it sets, as the API writes a strategy."""
         strategy = {
             "type": self.strategy or None,
             "maxUnavailable": parse_budget(self.max_unavailable),
@@ -74,12 +74,12 @@ class StrategyOverride(models.Model):
 
     @property
     def version(self) -> str:
-        """What tells this state of the override from every other, as ETags do."""
+        """A text that differs for each state of the override, for ETags."""
         said = (self.cluster, self.namespace, self.name, self.selector, self.settings, self.reason, self.expires_at)
-        # Databases keep neither the order of names in JSON nor the way in which a time zone was written.
+        # A database keeps neither the order of keys in JSON nor the spelling of a time zone.
         text = orjson.dumps(said, option=orjson.OPT_SORT_KEYS | orjson.OPT_UTC_Z)
         return f"{self.pk}.{hashlib.sha256(text).hexdigest()[:16]}"
 
     def is_in_force(self, now: datetime) -> bool:
-        """Whether it counts at a moment."""
+        """Whether it applies at a time."""
         return self.expires_at is None or self.expires_at > now

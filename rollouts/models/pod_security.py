@@ -1,6 +1,7 @@
-"""Which Pod Security level is in force in a namespace, where it is not the one of the installation.
+"""The Pod Security levels of namespaces that do not have the level of the installation.
 
-`services.pod_security` asks here before it lets a template change; the admin site writes these rows, on record.
+`services.pod_security` reads them before a template changes. The admin site writes them, and records it in the audit
+log.
 """
 
 from typing import ClassVar
@@ -13,17 +14,17 @@ from rollouts.models.mirror import LABEL_LENGTH, NAME_LENGTH
 
 
 class NamespacePodSecurity(models.Model):
-    """The level of one namespace, or of all namespaces of a cluster that have none of their own."""
+    """The level of a namespace, or of all namespaces of a cluster that have no level of their own."""
 
     class Level(models.TextChoices):
-        """What pods may ask of their node, as the Pod Security Standards call it."""
+        """A level of the Pod Security Standards: what pods may demand of their node."""
 
         RESTRICTED = PodSecurityLevel.RESTRICTED.value
         BASELINE = PodSecurityLevel.BASELINE.value
         PRIVILEGED = PodSecurityLevel.PRIVILEGED.value
 
     cluster = models.CharField(max_length=NAME_LENGTH)
-    namespace = models.CharField(max_length=LABEL_LENGTH, blank=True)  # empty: all without one of their own
+    namespace = models.CharField(max_length=LABEL_LENGTH, blank=True)  # empty: all that have no level of their own
     level = models.CharField(max_length=20, choices=Level.choices)
     changed = models.DateTimeField(auto_now=True)
     author = models.ForeignKey(

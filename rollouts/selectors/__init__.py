@@ -4,7 +4,7 @@ Selectors build frozen values from the mirror and the history with a constant nu
 and only `events` sends a request to a cluster. Clusters that are not configured are hidden.
 
     workload_snapshot       one workload with its effective strategy, as the engine sees it; the visible clusters
-    workload_state          the four states that lists sort and count by, as SQL
+    workload_state          the four states that lists sort and count by, as SQL; the reason beside them
     effective_strategies    the strategies of many workloads at once, with overrides
     workloads, workload_rows, search    the list of workloads
     tree, pod_grid, activity            the page of a workload

@@ -11,13 +11,8 @@ from functools import lru_cache
 from typing import Any
 
 from rollouts import models
-from rollouts.controller.effective_strategy import (
-    Override,
-    StrategySource,
-    compute_effective_strategy,
-    list_overrides,
-    matches,
-)
+from rollouts.controller.effective_strategy import StrategySource, compute_effective_strategy, list_overrides
+from rollouts.engine.manifest.override_precedence import Override, matches
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.manifest.strategy_parts import STRATEGY_TYPE
 

@@ -1,6 +1,6 @@
 """The simulated cluster of a forecast: the real one from the mirror, with the assumptions of the caller.
 
-Before it: `mirror.read_surroundings` (nodes, other pods, how pods of this workload behaved) and
+Before it: `mirror.fetch_cluster_snapshot` (nodes, other pods, how pods of this workload behaved) and
 `engine.simulation.pod_behaviour` (what to expect from that). After it: `engine.simulation.simulate`, for previews and
 for remedies, so that both use the same numbers. Every assumption is also a sentence, which is shown below the forecast.
 """

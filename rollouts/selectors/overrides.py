@@ -10,8 +10,8 @@ from django.utils import timezone
 
 from rollouts.accounts.commands import WorkloadRef
 from rollouts.accounts.errors import NotFound
-from rollouts.controller.effective_strategy import StrategyField, matches
 from rollouts.engine.manifest.findings import Finding
+from rollouts.engine.manifest.override_precedence import StrategyField, matches
 from rollouts.models import StrategyOverride
 from rollouts.selectors.paging import Page, Window
 from rollouts.selectors.workload_snapshot import read_snapshot

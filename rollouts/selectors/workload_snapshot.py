@@ -12,13 +12,9 @@ from functools import cached_property
 from rollouts import mirror, models
 from rollouts.accounts.commands import WorkloadRef
 from rollouts.accounts.errors import NotFound, make_cluster_not_found
-from rollouts.controller.effective_strategy import (
-    EffectiveStrategy,
-    Override,
-    compute_effective_strategy,
-    list_overrides,
-)
+from rollouts.controller.effective_strategy import EffectiveStrategy, compute_effective_strategy, list_overrides
 from rollouts.engine.manifest.findings import Finding
+from rollouts.engine.manifest.override_precedence import Override
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.tree.availability import Tree

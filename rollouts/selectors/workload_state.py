@@ -1,7 +1,8 @@
-"""The four states that lists of workloads are sorted and counted by, from the columns of the mirror.
+"""The four states that lists of workloads are sorted and counted by, and the reason beside each of them.
 
-As SQL, so that counting a thousand workloads is one query. The states follow from the reasons of the conditions that
-`engine.plan.status` and the reconciler write. From the most to the least urgent:
+Both follow from columns of the mirror, which hold the reasons of the conditions that `engine.plan.status` and the
+reconciler write. The states are SQL, so that counting a thousand workloads is one query. From the most to the least
+urgent:
 
     needs-attention   an update is stuck, wanted pods do not become available, or the manifest is not valid
     progressing       an update or a deployment is in progress, a change is not reconciled yet, or it is terminating
@@ -9,8 +10,9 @@ As SQL, so that counting a thousand workloads is one query. The states follow fr
     settled           all pods are available and run the current template
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
 from django.db.models import Case, F, IntegerField, Q, Value, When
 
@@ -45,3 +47,11 @@ STATE_INDEX: Final = Case(
     output_field=IntegerField(),
 )
 """The number of the state of a row."""
+
+
+def choose_reason(row: Mapping[str, Any]) -> str:
+    """Return the reason that a list shows beside the state: why nothing can be done, else why it is stuck.
+
+    If neither is so, the reason of the condition Progressing.
+    """
+    return str(row["fault_reason"] or row["stuck_reason"] or row["progressing_reason"])

@@ -27,7 +27,7 @@ from rollouts.selectors.paging import Page, Window
 from rollouts.selectors.search import FoundBy, find_matches, matches_term
 from rollouts.selectors.timestamps import to_datetime, to_datetime_or_none
 from rollouts.selectors.workload_snapshot import find_cluster, make_not_found, visible_clusters
-from rollouts.selectors.workload_state import STATE_INDEX, STATES, State
+from rollouts.selectors.workload_state import STATE_INDEX, STATES, State, choose_reason
 
 # The orderings of the list, with their columns.
 ORDERINGS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -207,7 +207,7 @@ def _summary(line: Mapping[str, Any], strategy: StrategyInForce) -> WorkloadSumm
         labels=line["labels"],
         leaving=line["leaving"],
         state=STATES[line["state_index"]],
-        reason=line["fault_reason"] or line["stuck_reason"] or line["progressing_reason"],
+        reason=choose_reason(line),
         waits_for=line["waits_for"],
         replicas=line["replicas"],
         available_replicas=line["available_replicas"],

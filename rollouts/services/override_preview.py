@@ -18,15 +18,13 @@ from django.utils import timezone
 from rollouts.accounts.commands import WorkloadRef
 from rollouts.controller.effective_strategy import (
     EffectiveStrategy,
-    Override,
-    StrategyField,
     StrategySource,
     compute_effective_strategy,
-    matches,
     parse_override,
 )
 from rollouts.engine.manifest.field_types import FieldError, StringType, is_dns_label
 from rollouts.engine.manifest.findings import Finding, FindingCode, ValidationReport
+from rollouts.engine.manifest.override_precedence import Override, StrategyField, matches
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.manifest.schema import BUDGET_FIELDS
 from rollouts.engine.manifest.set_manifest import FieldValue as Written

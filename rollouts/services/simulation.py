@@ -23,9 +23,10 @@ from rollouts import mirror
 from rollouts.accounts.commands import WorkloadRef
 from rollouts.accounts.errors import InvalidState, NotFound
 from rollouts.cluster import Obj
-from rollouts.controller.effective_strategy import Override, compute_effective_strategy, list_overrides
+from rollouts.controller.effective_strategy import compute_effective_strategy, list_overrides
 from rollouts.controller.pod_counts import count_desired
 from rollouts.engine.manifest.findings import Finding
+from rollouts.engine.manifest.override_precedence import Override
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.model.observed import Observed
 from rollouts.engine.model.workload import Workload

@@ -244,7 +244,7 @@ def find_schema_fault(error: ClusterError, hiding: Sequence[Obj] = ()) -> tuple[
     """Return the error in an applied object that does not fit the schema; the server reports it as an internal error.
 
     >>> find_schema_fault(ClusterError("…: failed to create typed patch object (a/b; v1): .spec.x: not declared (500)"))
-    (Finding(field='spec.x', code=<Code.REFUSED_BY_CLUSTER: 'RefusedByCluster'>, message='not declared'),)
+    (Finding(field='spec.x', code=<FindingCode.REFUSED_BY_CLUSTER: 'RefusedByCluster'>, message='not declared'),)
     """
     found = _NOT_OF_THE_SCHEMA.search(str(error))
     if not found:

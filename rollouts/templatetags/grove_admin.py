@@ -18,7 +18,7 @@ from rollouts.services.override_preview import OverrideCheck
 register = template.Library()
 
 register.simple_tag(rendering.show_time, name="moment")
-register.simple_tag(rendering.show_place, name="place")
+register.simple_tag(rendering.show_ref, name="ref")
 register.simple_tag(rendering.show_cluster_state, name="cluster_state")
 register.simple_tag(rendering.show_result, name="audit_result")
 register.simple_tag(render_settings, name="override_sets")

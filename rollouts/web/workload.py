@@ -78,7 +78,7 @@ def _activity_context(scene: WorkloadContext) -> dict[str, Any]:
 
 def _pod_grid_context(scene: WorkloadContext) -> dict[str, Any]:
     return {
-        "picture": build_grid(scene.tree, scene.snapshot.workload),
+        "pod_grid": build_grid(scene.tree, scene.snapshot.workload),
         "nodes": build_node_grids(scene.tree) if scene.group_by == GROUP_BY_NODE else (),
         "by": scene.group_by,
         "tree": scene.tree,
@@ -118,7 +118,7 @@ _ENTRIES_SHOWN: Final = 10
 _AUDIT_ENTRIES_SHOWN: Final = 5
 # In the order in which open pages receive them: the pod grid first, because users look at it.
 _PARTS: Final[Mapping[str, Callable[[WorkloadContext], dict[str, Any]]]] = {
-    "picture": _pod_grid_context,
+    "pod-grid": _pod_grid_context,
     "head": _head_context,
     "now": _activity_context,
     "capacity": _capacity_context,
@@ -149,7 +149,7 @@ def part_fragment(given: QueryDict, cluster: str, namespace: str, name: str, par
     place, by = WorkloadRef(cluster, namespace, name), given.get("by", "")
 
     def render_part(scene: WorkloadContext) -> str:
-        return render_to_string(f"workload/_{part}.html", {"place": place, **read(scene)})
+        return render_to_string(f"workload/_{part.replace('-', '_')}.html", {"place": place, **read(scene)})
 
     key = ("workload", place, by == GROUP_BY_NODE)
     return Fragment(
@@ -199,12 +199,12 @@ class CommandButton:
 
 
 _COMMAND_BUTTONS: Final = (
-    ("Change image", "steer-images", Command.SET_IMAGES),
-    ("Strategy and surge", "steer-strategy", Command.EDIT_STRATEGY),
-    ("Scale", "steer-scale", Command.SCALE_WORKLOAD),
-    ("Restart", "steer-restart", Command.RESTART_WORKLOAD),
-    ("Delete pods", "steer-pods", Command.DELETE_OUTDATED_PODS),
-    ("Delete", "steer-delete", Command.DELETE_WORKLOAD),
+    ("Change image", "command-images", Command.SET_IMAGES),
+    ("Strategy and surge", "command-strategy", Command.EDIT_STRATEGY),
+    ("Scale", "command-scale", Command.SCALE_WORKLOAD),
+    ("Restart", "command-restart", Command.RESTART_WORKLOAD),
+    ("Delete pods", "command-pods", Command.DELETE_OUTDATED_PODS),
+    ("Delete", "command-delete", Command.DELETE_WORKLOAD),
 )
 
 

@@ -15,7 +15,7 @@ from rollouts.services.connection_test import ClusterTest, cluster_test
 from tests.apiserver import ApiServer, install_definitions, missing_binaries, running_apiserver
 from tests.overrides.conftest import make_caller
 from tests.parts import missing
-from tests.scenarios.sites import sandbox_site
+from tests.scenarios.running_clusters import running_sandbox_cluster
 
 pytestmark = pytest.mark.django_db
 
@@ -45,7 +45,7 @@ def _answers(found: ClusterTest) -> dict[str, bool | None]:
 
 
 def test_the_sandbox_is_well_and_says_nothing_of_permissions(tmp_path: Path, ada: Caller) -> None:
-    with sandbox_site(tmp_path):
+    with running_sandbox_cluster(tmp_path):
         found = _test(ada, "sandbox", data_dir=tmp_path)
     assert found.ok
     assert _answers(found) == {

@@ -27,8 +27,8 @@ from rollouts.engine.model.names import CLIQUE, PART_OF, POD_INDEX
 from rollouts.engine.model.times import render_time
 from rollouts.runtime import connections
 from tests.controller.loop import observe
+from tests.scenarios.running_clusters import running_sandbox_cluster
 from tests.scenarios.scene import is_ready
-from tests.scenarios.sites import sandbox_site
 from tests.scenarios.stage import clique, group, podcliqueset
 from tests.standin import make_nodes
 
@@ -168,14 +168,14 @@ class Scene:
 def running_sandbox(folder: Path) -> Iterator[ClusterClient]:
     """Start a sandbox with nodes, namespaces and the workload, and make it the cluster that the settings name."""
     environment = replace(settings.ENVIRONMENT, data_dir=folder)
-    with sandbox_site(folder) as site, override_settings(ENVIRONMENT=environment):
+    with running_sandbox_cluster(folder) as target, override_settings(ENVIRONMENT=environment):
         connections._shared_cluster.cache_clear()
-        make_nodes(site.cluster, [f"node-{number}" for number in range(4)])
+        make_nodes(target.cluster, [f"node-{number}" for number in range(4)])
         for name in (NAMESPACE, ELSEWHERE):
-            site.cluster.create(NAMESPACES, {"metadata": {"name": name}})
-        site.cluster.create(PODCLIQUESETS, _workload())
+            target.cluster.create(NAMESPACES, {"metadata": {"name": name}})
+        target.cluster.create(PODCLIQUESETS, _workload())
         try:
-            yield site.cluster
+            yield target.cluster
         finally:
             connections._shared_cluster.cache_clear()
 

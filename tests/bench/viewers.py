@@ -126,7 +126,7 @@ def _unpack(piece: bytes) -> Brought:
     """Parse an event; once for all viewers that get the same one."""
     text = zlib.decompressobj(-zlib.MAX_WBITS).decompress(piece.removeprefix(_GZIP)).decode()
     to_fetch = re.findall(r'event: look\ndata: {"src":"([^"]+)"}', text)
-    pictures = map(json.loads, re.findall(r'^data: ({"src":"[^"]+/parts/picture/".*)', text, re.MULTILINE))
+    pictures = map(json.loads, re.findall(r'^data: ({"src":"[^"]+/parts/pod-grid/".*)', text, re.MULTILINE))
     # The last tile is not sent separately.
     tiles = {name: tile for one in pictures for name, tile in [("", one["html"]), *one["tiles"].items()]}
     ready = {name: frozenset(_READY.findall(tile)) for name, tile in tiles.items()}

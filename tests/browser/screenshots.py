@@ -73,14 +73,14 @@ def _workload(name: str) -> str:
     return f"/workloads/sandbox/default/{name}/"
 
 
-def _wait_for_trial(page: Page) -> None:
+def _wait_for_preview(page: Page) -> None:
     page.locator("#preview").get_by_text("lowest capacity").first.wait_for()
 
 
 def _form(name: str, workload: str, act: Callable[[Page], None] = lambda _: None) -> Shot:
     """Return a page with a command form, on a desktop and on a phone."""
     address = f"{_workload(workload)}{name}"
-    return Shot(f"steer-{name.partition('/')[0]}", address, act, ("wide", "phone"))
+    return Shot(f"command-{name.partition('/')[0]}", address, act, ("wide", "phone"))
 
 
 # Settled pages, then pages after the changes of `_stir`.
@@ -96,10 +96,10 @@ QUIET: Final = (
     Shot("help", "/help/"),
     Shot("keyboard", "/", _open_keys),
     Shot("workload-settled", _workload("disagg-surge")),
-    _form("strategy/", "disagg-surge", _wait_for_trial),
+    _form("strategy/", "disagg-surge", _wait_for_preview),
     _form("images/", "disagg-surge"),
     _form("scale/", "disagg-surge"),
-    _form("restart/", "disagg-surge", _wait_for_trial),
+    _form("restart/", "disagg-surge", _wait_for_preview),
     _form("apply/", "disagg-surge"),
     _form("delete/", "disagg-surge"),
 )
@@ -109,8 +109,8 @@ STIRRED: Final = (
     Shot("workload-waiting", _workload("training-workload")),
     Shot("workload-rolling", _workload("chat-single")),
     Shot("workload-stuck", _workload(STUCK)),
-    _form("pods/?all=1", "training-workload", _wait_for_trial),
-    _form("no-surge/", STUCK, _wait_for_trial),
+    _form("pods/?all=1", "training-workload", _wait_for_preview),
+    _form("no-surge/", STUCK, _wait_for_preview),
     _form("roll-back/1/", "training-workload"),
 )
 GROWN: Final = (Shot("workload-large", _workload(LARGE)),)

@@ -74,7 +74,7 @@ def test_a_broken_image_is_rolled_back_from_where_it_is_explained(page: Page, si
         follow(page.get_by_role("button", name="Roll back to revision 1"))
         expect_settled(page, "broken")
         # Nothing was missing at any time: only the surge was broken.
-        expect(page.locator("#picture header")).to_contain_text("1 of 1 available")
+        expect(page.locator("#pod-grid header")).to_contain_text("1 of 1 available")
 
 
 def test_surge_without_room_is_explained_and_ends_when_it_is_set_to_0(page: Page) -> None:

@@ -20,7 +20,7 @@ ROLLED = 2 * PATIENCE
 WATCH = """() => {
     window.seen = [];
     const words = new Set();
-    const number = (kind) => document.querySelectorAll(`#picture .replicas .cell.${kind}`).length;
+    const number = (kind) => document.querySelectorAll(`#pod-grid .replicas .cell.${kind}`).length;
     const note = () => {
         window.seen.push([number("ready"), number("surge")]);
         words.add(document.querySelector("#head .badge").textContent);
@@ -39,7 +39,7 @@ NOTE_TILES = """
     EventSource.prototype.addEventListener = function (name, act) {
         addEventListener.call(this, name, (event) => {
             const part = JSON.parse(event.data);
-            if (part.src?.endsWith("/parts/picture/") && part.html) {
+            if (part.src?.endsWith("/parts/pod-grid/") && part.html) {
                 window.brought.push(part);
                 if (window.toMiss) {
                     window.toMiss = false;
@@ -101,8 +101,8 @@ def open_page(context: BrowserContext) -> Page:
     page.set_default_timeout(ROLLED)
     open_settled(page, "rolling")
     page.locator('#live[data-state="live"]').wait_for()
-    expect(page.locator("#picture .replicas .cell")).to_have_count(9, timeout=ROLLED)
-    expect(page.locator("#picture .replicas .cell.current.ready")).to_have_count(9, timeout=ROLLED)
+    expect(page.locator("#pod-grid .replicas .cell")).to_have_count(9, timeout=ROLLED)
+    expect(page.locator("#pod-grid .replicas .cell.current.ready")).to_have_count(9, timeout=ROLLED)
     return page
 
 
@@ -116,8 +116,8 @@ def test_a_rolling_update_with_surge_is_seen_live_to_its_end_and_never_below_wha
     for words in ("Rolling", "previous pods", "how far it is"):
         expect(page.locator("html")).to_have_attribute("data-seen", re.compile(words))
     expect(page.locator("#head .badge").first).to_have_text("Settled", timeout=ROLLED)
-    expect(page.locator("#picture .replicas .cell.current.ready")).to_have_count(9)
-    expect(page.locator("#picture .replicas .cell.surge")).to_have_count(0)
+    expect(page.locator("#pod-grid .replicas .cell.current.ready")).to_have_count(9)
+    expect(page.locator("#pod-grid .replicas .cell.surge")).to_have_count(0)
     expect(page.locator("#timeline")).to_contain_text("UpdateEnded")
     expect(page.locator("#revisions li").first).to_contain_text("web v1 → v2")
     expect(page.locator("#capacity .chart")).to_have_attribute("aria-label", re.compile("9 of 9 are updated now"))
@@ -130,8 +130,8 @@ def test_a_rolling_update_with_surge_is_seen_live_to_its_end_and_never_below_wha
 
 def test_arrows_move_in_the_picture_and_say_what_a_pod_is_doing(context: BrowserContext, sandbox: Sandbox) -> None:
     page = open_page(context)
-    cells = page.locator("#picture a.cell")
-    expect(page.locator('#picture a.cell[tabindex="0"]')).to_have_count(1)
+    cells = page.locator("#pod-grid a.cell")
+    expect(page.locator('#pod-grid a.cell[tabindex="0"]')).to_have_count(1)
     first, second = (cells.nth(number).get_attribute("id") for number in (0, 1))
     cells.first.focus()
     page.keyboard.press("ArrowRight")
@@ -153,13 +153,13 @@ def test_arrows_move_in_the_picture_and_say_what_a_pod_is_doing(context: Browser
 
 def test_focus_stays_in_the_picture_when_its_pod_is_replaced(context: BrowserContext, sandbox: Sandbox) -> None:
     page = open_page(context)
-    cell = page.locator("#picture a.cell").first
+    cell = page.locator("#pod-grid a.cell").first
     name = cell.get_attribute("id")
     cell.focus()
     sandbox.set_image("rolling", "example/web:v3")
     expect(page.locator(f"#{name}")).to_have_count(0)
-    expect(page.locator("#picture a.cell:focus")).to_have_count(1)
-    expect(page.locator('#picture a.cell[tabindex="0"]')).to_have_count(1)
+    expect(page.locator("#pod-grid a.cell:focus")).to_have_count(1)
+    expect(page.locator('#pod-grid a.cell[tabindex="0"]')).to_have_count(1)
     page.close()
 
 
@@ -175,9 +175,9 @@ def test_what_the_cluster_tells_of_its_pods_comes_by_itself(context: BrowserCont
 
 def test_a_pointer_shows_a_pod_and_a_click_pins_it(context: BrowserContext, sandbox: Sandbox) -> None:
     page = open_page(context)
-    page.locator("#picture a.cell").nth(3).hover()
+    page.locator("#pod-grid a.cell").nth(3).hover()
     expect(page.locator("#pod-popover")).to_contain_text("example/leader:v1")
-    page.locator("#picture a.cell").nth(3).click()
+    page.locator("#pod-grid a.cell").nth(3).click()
     page.mouse.move(2, 2)
     page.locator("#timeline").hover()
     expect(page.locator("#pod-popover")).to_be_visible()
@@ -194,7 +194,7 @@ def test_without_scripts_a_cell_leads_to_its_pod(
     plain.set_default_timeout(PATIENCE)
     page = plain.new_page()
     page.goto("/workloads/sandbox/default/rolling/")
-    cell = page.locator("#picture a.cell").first
+    cell = page.locator("#pod-grid a.cell").first
     name = str(cell.get_attribute("id")).removeprefix("pod-")
     cell.click()
     expect(page.get_by_role("region", name="Pod")).to_contain_text(name)
@@ -255,8 +255,8 @@ def open_large(context: BrowserContext, script: str = "") -> Page:
     page.add_init_script(script)
     open_settled(page, "many-replicas")
     page.locator('#live[data-state="live"]').wait_for()
-    expect(page.locator("#picture .tile a.cell")).to_have_count(MANY, timeout=ROLLED)
-    expect(page.locator("#picture .tile a.cell.ready")).to_have_count(MANY, timeout=ROLLED)
+    expect(page.locator("#pod-grid .tile a.cell")).to_have_count(MANY, timeout=ROLLED)
+    expect(page.locator("#pod-grid .tile a.cell.ready")).to_have_count(MANY, timeout=ROLLED)
     return page
 
 
@@ -270,15 +270,15 @@ def replace_pod(page: Page, cluster: Sandbox, replica: int) -> Locator:
 def see_replaced(page: Page, former: Locator) -> None:
     """Wait until a pod is no longer shown and all that are to be there are ready."""
     expect(former).to_have_count(0, timeout=ROLLED)
-    expect(page.locator("#picture .tile a.cell.ready")).to_have_count(MANY, timeout=ROLLED)
+    expect(page.locator("#pod-grid .tile a.cell.ready")).to_have_count(MANY, timeout=ROLLED)
 
 
 def test_a_large_picture_has_the_width_of_its_column_and_follows_every_pod(
     context: BrowserContext, large: Sandbox
 ) -> None:
     page = open_large(context)
-    expect(page.locator("#picture.dense")).to_be_visible()
-    widths = page.evaluate("['#picture', '#capacity'].map((one) => document.querySelector(one).offsetWidth)")
+    expect(page.locator("#pod-grid.dense")).to_be_visible()
+    widths = page.evaluate("['#pod-grid', '#capacity'].map((one) => document.querySelector(one).offsetWidth)")
     assert widths[0] == widths[1]
     for _ in range(3):  # what was the same before must be seen to change too
         see_replaced(page, replace_pod(page, large, 5))
@@ -289,11 +289,13 @@ def test_of_a_large_picture_the_tiles_are_brought_that_changed_and_the_others_st
     context: BrowserContext, large: Sandbox
 ) -> None:
     page = open_large(context, NOTE_TILES)
-    page.evaluate("document.querySelectorAll('#picture .tile, #picture a.cell').forEach((one) => (one.wasHere = true))")
+    page.evaluate(
+        "document.querySelectorAll('#pod-grid .tile, #pod-grid a.cell').forEach((one) => (one.wasHere = true))"
+    )
     page.evaluate("window.brought = []")
     see_replaced(page, replace_pod(page, large, 5))
     assert page.evaluate("window.brought.some(({ base, tiles }) => base && String(Object.keys(tiles)) === 'replica-5')")
-    stay = "[...document.querySelectorAll('#picture .tile, #picture a.cell')].filter((one) => one.wasHere).length"
+    stay = "[...document.querySelectorAll('#pod-grid .tile, #pod-grid a.cell')].filter((one) => one.wasHere).length"
     assert page.evaluate(stay) == 2 * MANY - 1, "all tiles, and all pods but the one that was replaced"
     page.close()
 

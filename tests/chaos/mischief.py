@@ -37,7 +37,7 @@ class Mischief:
     passes: Counter[str] = field(default_factory=Counter)  # by result, as far as Redis still had them
 
     def __post_init__(self) -> None:
-        deeds: list[tuple[int, Callable[[], str]]] = [
+        faults: list[tuple[int, Callable[[], str]]] = [
             (3, self.kill_worker),
             (6, self.kill_part_of_a_worker),
             (3, self.kill_watcher),
@@ -49,13 +49,13 @@ class Mischief:
             (4, self.drop_messages),
             (4, self.worsen),
         ]
-        self._deeds = [deed for weight, deed in deeds for _ in range(weight)]
+        self._faults = [fault for weight, fault in faults for _ in range(weight)]
 
     def go_on(self, seconds: float) -> None:
         """Inject one fault after the other for some time."""
         deadline = time.monotonic() + seconds
         while time.monotonic() < deadline:
-            self.done[self.chance.choice(self._deeds)()] += 1
+            self.done[self.chance.choice(self._faults)()] += 1
             self.revive()
             self._pause()
             self.proxy.badness.share = USUAL_SHARE
@@ -87,7 +87,7 @@ class Mischief:
     def _stay_away(self) -> None:
         time.sleep(self.chance.uniform(0.0, SECONDS_AWAY))
 
-    # --- the deeds -------------------------------------------------------------------------------------------
+    # --- the faults -------------------------------------------------------------------------------------------
 
     def kill_worker(self) -> str:
         """Kill a worker with its pool."""

@@ -25,8 +25,8 @@ from tests.chaos.etcd import REMEMBERING, read_events
 from tests.chaos.mischief import USUAL_SHARE, Mischief
 from tests.chaos.proxy import Badness, running_proxy
 from tests.controlling import Controller, running_controller
+from tests.scenarios.running_clusters import running_real_cluster
 from tests.scenarios.scene import is_leaving
-from tests.scenarios.sites import real_site
 from tests.scenarios.stage import Stage, clique, group, podcliqueset, staged
 from tests.scenarios.witness import Event, RuleChecker, replay
 
@@ -58,17 +58,17 @@ def workloads() -> list[Obj]:
 def test_rollouts_survive_everything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     badness = Badness(SEED, 0.0)
     with contextlib.ExitStack() as stack:
-        site = stack.enter_context(real_site(*REMEMBERING))
-        assert site.server is not None
-        proxy, kubeconfig = stack.enter_context(running_proxy(site.server, badness, tmp_path))
+        target = stack.enter_context(running_real_cluster(*REMEMBERING))
+        assert target.server is not None
+        proxy, kubeconfig = stack.enter_context(running_proxy(target.server, badness, tmp_path))
         variables = {"RECONCILE_LEASE_SECONDS": LEASE_SECONDS}
         controller = stack.enter_context(
             running_controller(tmp_path / "controller", kubeconfig, workers=2, beats=1, watchers=2, **variables)
         )
-        stage = stack.enter_context(staged(site, "chaos"))
+        stage = stack.enter_context(staged(target, "chaos"))
         stage.nodes(NODES)
         sets = [stage.create(manifest) for manifest in workloads()]
-        mischief = Mischief(controller, proxy, site.server, random.Random(SEED))
+        mischief = Mischief(controller, proxy, target.server, random.Random(SEED))
         try:
             for name in sets:
                 stage.settle(name, SECONDS_TO_CONVERGE)
@@ -87,7 +87,7 @@ def test_rollouts_survive_everything(tmp_path: Path, capsys: pytest.CaptureFixtu
             raise
         finally:
             mischief.cease()
-        events = read_events(site.server.etcd_url, stage.namespace)
+        events = read_events(target.server.etcd_url, stage.namespace)
         killed = stage.witness.killed
     with capsys.disabled():
         tell(mischief, edits, events, converged=converged, requests=proxy.requests)

@@ -22,7 +22,7 @@ SECONDS_TO_COME = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class ReceivedRequest:
     """A request that reached the server."""
 
     method: str
@@ -48,10 +48,10 @@ class Handler(BaseHTTPRequestHandler):
         """Answer as the test has said."""
         length = int(self.headers.get("Content-Length") or 0)
         parts = urlsplit(self.path)
-        seen = Seen(
+        request = ReceivedRequest(
             self.command, parts.path, parse_qs(parts.query), dict(self.headers.items()), self.rfile.read(length)
         )
-        self.server.next_answer(seen)(self)
+        self.server.next_answer(request)(self)
 
     do_GET = do_POST = do_PUT = do_PATCH = do_DELETE = respond  # noqa: N815 (the base class looks for these names)
 
@@ -106,7 +106,7 @@ class Script:
     """The answers to come and the requests so far."""
 
     answers: list[Answer] = field(default_factory=list)
-    seen: list[Seen] = field(default_factory=list)
+    requests: list[ReceivedRequest] = field(default_factory=list)
 
 
 class FaultServer(ThreadingHTTPServer):
@@ -130,25 +130,25 @@ class FaultServer(ThreadingHTTPServer):
         return f"http://127.0.0.1:{self.server_port}"
 
     @property
-    def seen(self) -> list[Seen]:
+    def requests(self) -> list[ReceivedRequest]:
         """The requests so far."""
         with self._lock:
-            return list(self._script.seen)
+            return list(self._script.requests)
 
     def wait_for_request(self) -> None:
         """Wait for a request that its client may have given up before the server reads it."""
         with self._lock:
-            assert self._lock.wait_for(lambda: self._script.seen, SECONDS_TO_COME), "no request came"
+            assert self._lock.wait_for(lambda: self._script.requests, SECONDS_TO_COME), "no request came"
 
     def answers(self, *answers: Answer) -> None:
         """Set the answers to the next requests; the last one also answers all that follow."""
         with self._lock:
             self._script = Script(list(answers))
 
-    def next_answer(self, seen: Seen) -> Answer:
+    def next_answer(self, request: ReceivedRequest) -> Answer:
         """Record a request and return its answer."""
         with self._lock:
-            self._script.seen.append(seen)
+            self._script.requests.append(request)
             self._lock.notify_all()
             answers = self._script.answers
             return answers.pop(0) if len(answers) > 1 else answers[0]

@@ -20,7 +20,7 @@ def _authorization(server: FaultServer, cluster: ClusterClient) -> str | None:
     """Make a call and return the credentials that came with it."""
     server.answers(json(200, VERSION))
     cluster.version()
-    return server.seen[-1].headers.get("Authorization")
+    return server.requests[-1].headers.get("Authorization")
 
 
 def _plugin(path: Path, output: str) -> Path:
@@ -86,7 +86,7 @@ def test_the_path_of_the_server_is_kept(server: FaultServer, tmp_path: Path) -> 
     path = write_kubeconfig(tmp_path / "config", f"{server.url}/clusters/one/")
     cluster = ClusterClient(kubeconfig(path))
     _authorization(server, cluster)
-    assert server.seen[0].path == "/clusters/one/version"
+    assert server.requests[0].path == "/clusters/one/version"
     assert cluster.url == f"{server.url}/clusters/one"
 
 

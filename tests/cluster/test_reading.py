@@ -65,7 +65,7 @@ def test_a_read_is_repeated_until_it_is_answered(
 ) -> None:
     server.answers(fault, fault, json(200, body))
     assert read(cluster)
-    assert len(server.seen) == 3
+    assert len(server.requests) == 3
 
 
 @EACH_READ
@@ -74,7 +74,7 @@ def test_a_read_that_meets_with_silence_is_repeated_until_it_is_answered(
 ) -> None:
     server.answers(faults.hang, faults.hang, json(200, body))
     assert read(impatient)
-    assert len(server.seen) >= 3
+    assert len(server.requests) >= 3
 
 
 @pytest.mark.parametrize("fault", FRUITLESS.values(), ids=FRUITLESS.keys())
@@ -113,7 +113,7 @@ def test_a_wait_that_the_server_asks_for_is_kept(cluster: ClusterClient, server:
     with pytest.raises(Throttled) as refusal:
         _get(cluster)
     assert refusal.value.retry_after == 300
-    assert len(server.seen) == 1
+    assert len(server.requests) == 1
 
 
 def test_the_wait_may_stand_in_the_status(cluster: ClusterClient, server: FaultServer) -> None:
@@ -156,7 +156,7 @@ def test_a_refusal_is_not_asked_for_twice(
     with pytest.raises(ClusterError) as refusal:
         _get(cluster)
     assert type(refusal.value) is expected
-    assert len(server.seen) == 1
+    assert len(server.requests) == 1
 
 
 @pytest.mark.parametrize(
@@ -186,7 +186,7 @@ def test_a_list_whose_pages_expire_is_read_once_more_in_one_piece(cluster: Clust
     first = PODS_LIST | {"metadata": {"resourceVersion": "7", "continue": "more"}}
     server.answers(json(200, first), failure(410, "Expired"), json(200, PODS_LIST))
     assert list(cluster.list(PODS).items) == [POD]
-    assert ["limit" in seen.query for seen in server.seen] == [True, True, False]
+    assert ["limit" in request.query for request in server.requests] == [True, True, False]
 
 
 def test_connections_are_kept_for_the_next_call(cluster: ClusterClient, server: FaultServer) -> None:

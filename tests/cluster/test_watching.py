@@ -73,7 +73,7 @@ def _take(notes: Iterator[WatchEvent], count: int) -> list[WatchEvent]:
 
 
 def _watched_from(server: FaultServer) -> list[str]:
-    return [seen.query["resourceVersion"][0] for seen in server.seen if "watch" in seen.query]
+    return [one.query["resourceVersion"][0] for one in server.requests if "watch" in one.query]
 
 
 def test_a_watch_asks_for_bookmarks_and_an_end(server: FaultServer, notes: Iterator[WatchEvent]) -> None:
@@ -82,7 +82,7 @@ def test_a_watch_asks_for_bookmarks_and_an_end(server: FaultServer, notes: Itera
     synced, changed = _take(notes, 2)
     assert synced == Synced(frozenset({ObjectKey("n", "a", "uid-a")}), "5")
     assert changed == Changed(_pod(6))
-    query = server.seen[1].query
+    query = server.requests[1].query
     assert (query["resourceVersion"], query["allowWatchBookmarks"]) == (["5"], ["true"])
     assert int(query["timeoutSeconds"][0]) > 0
 
@@ -331,7 +331,7 @@ def test_a_stopped_watch_tells_nothing(server: FaultServer, cluster: ClusterClie
     watch = Watch(cluster, PODS)
     watch.stop()
     assert list(watch) == []
-    assert server.seen == []
+    assert server.requests == []
 
 
 def test_a_listener_that_turns_away_frees_the_connection(server: FaultServer, cluster: ClusterClient) -> None:

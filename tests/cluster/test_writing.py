@@ -58,7 +58,7 @@ def test_a_write_that_fails_is_sent_once_and_reported(
     server.answers(answer)
     with pytest.raises(expected):
         write(cluster)
-    assert len(server.seen) == 1
+    assert len(server.requests) == 1
 
 
 @EACH_WRITE
@@ -70,7 +70,7 @@ def test_a_write_whose_answer_does_not_come_is_sent_once_and_given_up(
     with pytest.raises(Unavailable):
         write(hurried)
     server.wait_for_request()
-    assert len(server.seen) == 1
+    assert len(server.requests) == 1
 
 
 @EACH_WRITE
@@ -88,23 +88,23 @@ def test_a_write_on_a_connection_that_was_closed_meanwhile_is_not_lost(
     write(cluster)
     assert closed.wait(30)
     write(cluster)
-    assert len(server.seen) == 2
+    assert len(server.requests) == 2
 
 
 def test_writes_say_who_writes_and_who_asks(cluster: ClusterClient, server: FaultServer) -> None:
     server.answers(json(200, POD))
     cluster.create(PODS, POD)
-    (seen,) = server.seen
-    assert seen.query == {"fieldManager": ["grove-ui"]}
-    assert seen.headers["User-Agent"] == "grove-ui"
-    assert seen.headers["Content-Type"] == "application/json"
-    assert seen.headers["Authorization"] == "Bearer s3cret-token"
+    (request,) = server.requests
+    assert request.query == {"fieldManager": ["grove-ui"]}
+    assert request.headers["User-Agent"] == "grove-ui"
+    assert request.headers["Content-Type"] == "application/json"
+    assert request.headers["Authorization"] == "Bearer s3cret-token"
 
 
 def test_preconditions_go_with_a_delete(cluster: ClusterClient, server: FaultServer) -> None:
     server.answers(json(200, POD))
     cluster.delete(PODS, "a", namespace="n", uid="u", resource_version="7", grace_seconds=0, propagation="Foreground")
-    assert orjson.loads(server.seen[0].body) == {
+    assert orjson.loads(server.requests[0].body) == {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
         "preconditions": {"uid": "u", "resourceVersion": "7"},
@@ -130,7 +130,7 @@ def test_many_threads_write_at_once(server: FaultServer, config_file: Path) -> N
         for thread in threads:
             thread.join()
         threads = [threading.Thread(target=cluster.create, args=(PODS, POD)) for _ in range(8)]
-    assert len(server.seen) == 16
+    assert len(server.requests) == 16
     assert server.connections == 8
 
 
@@ -144,14 +144,14 @@ def test_a_name_that_would_lead_elsewhere_never_leaves_the_house(
     assert refusal.value.causes[0].field == "metadata.name"
     with pytest.raises(Invalid):
         cluster.list(PODS, namespace=name)
-    assert server.seen == []
+    assert server.requests == []
 
 
 def test_a_name_is_quoted(cluster: ClusterClient, server: FaultServer) -> None:
     server.answers(json(200, POD))
     cluster.get(NODES, "a?watch=true#x y")
-    assert server.seen[0].path == "/api/v1/nodes/a%3Fwatch%3Dtrue%23x%20y"
-    assert server.seen[0].query == {}
+    assert server.requests[0].path == "/api/v1/nodes/a%3Fwatch%3Dtrue%23x%20y"
+    assert server.requests[0].query == {}
 
 
 def test_a_call_that_forgets_the_namespace_is_a_mistake_of_ours(cluster: ClusterClient) -> None:
@@ -179,7 +179,7 @@ def test_new_credentials_are_tried_once_when_the_old_are_refused(
     write_kubeconfig(config_file, server.url, {"token": "fresh"})
     write(cluster)
     write(cluster)
-    assert [seen.headers["Authorization"] for seen in server.seen] == [
+    assert [one.headers["Authorization"] for one in server.requests] == [
         "Bearer s3cret-token",
         "Bearer fresh",
         "Bearer fresh",
@@ -191,7 +191,7 @@ def test_refused_credentials_without_new_ones_are_reported(cluster: ClusterClien
     for _ in range(2):
         with pytest.raises(Unauthorized):
             cluster.create(PODS, POD)
-    assert len(server.seen) == 2
+    assert len(server.requests) == 2
 
 
 def test_credentials_that_cannot_be_loaded_again_leave_the_refusal(

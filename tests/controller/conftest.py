@@ -3,13 +3,13 @@
 import pytest
 
 from rollouts.cluster import ClusterClient
-from tests import both_sites
-from tests.scenarios.sites import Site
+from tests import both_clusters
+from tests.scenarios.running_clusters import TargetCluster
 
-site, namespace = both_sites.site, both_sites.namespace
+target, namespace = both_clusters.target, both_clusters.namespace
 
 
 @pytest.fixture
-def cluster(site: Site) -> ClusterClient:
+def cluster(target: TargetCluster) -> ClusterClient:
     """The cluster's API."""
-    return site.cluster
+    return target.cluster

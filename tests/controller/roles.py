@@ -13,7 +13,7 @@ from typing import Final
 from rollouts.cluster import ClusterClient, Forbidden, Obj, Resource, kubeconfig
 from rollouts.cluster.resources import NODES
 from tests.project.running import wait_until
-from tests.scenarios.sites import Site
+from tests.scenarios.running_clusters import TargetCluster
 
 SECONDS: Final = 60.0  # generous: only reached when something is broken
 CLUSTERROLES: Final = Resource("rbac.authorization.k8s.io", "v1", "clusterroles", "ClusterRole", namespaced=False)
@@ -22,9 +22,9 @@ BINDINGS: Final = Resource(
 )
 
 
-def restricted_user(site: Site) -> ClusterClient:
+def restricted_user(target: TargetCluster) -> ClusterClient:
     """Return a client of the cluster for a user without permissions of its own."""
-    return ClusterClient(kubeconfig(site.kubeconfig, "restricted"))
+    return ClusterClient(kubeconfig(target.kubeconfig, "restricted"))
 
 
 @contextlib.contextmanager

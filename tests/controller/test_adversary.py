@@ -21,7 +21,7 @@ from tests.project.running import wait_until
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis")]
 
-ON_SANDBOX = pytest.mark.parametrize("site", [pytest.param("sandbox")], indirect=True)
+ON_SANDBOX = pytest.mark.parametrize("target", [pytest.param("sandbox")], indirect=True)
 
 
 @pytest.fixture

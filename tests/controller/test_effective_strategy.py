@@ -8,14 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rollouts.controller.effective_strategy import (
-    EffectiveStrategy,
-    Override,
-    StrategyField,
-    compute_effective_strategy,
-    list_overrides,
-)
+from rollouts.controller.effective_strategy import EffectiveStrategy, compute_effective_strategy, list_overrides
 from rollouts.engine.manifest.findings import FindingCode
+from rollouts.engine.manifest.override_precedence import Override, StrategyField
 from rollouts.engine.manifest.strategy_parts import MAX_SURGE, MAX_UNAVAILABLE, STRATEGY_TYPE
 from rollouts.engine.model.hashing import compute_generation_hash
 from rollouts.engine.model.workload import BudgetSpec, IntOrPercent, Strategy

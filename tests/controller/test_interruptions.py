@@ -137,7 +137,7 @@ def test_every_write_interrupted_once(cluster: ClusterClient, namespace: str, wa
     check(case)
 
 
-ON_SANDBOX: Final = pytest.mark.parametrize("site", ["sandbox"], indirect=True)
+ON_SANDBOX: Final = pytest.mark.parametrize("target", ["sandbox"], indirect=True)
 
 
 @ON_SANDBOX

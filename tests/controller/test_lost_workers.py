@@ -17,8 +17,8 @@ from redis import Redis
 
 from tests.controlling import WORKER, Controller, Running, running_controller
 from tests.project.running import wait_until
+from tests.scenarios.running_clusters import TargetCluster
 from tests.scenarios.scene import Scene
-from tests.scenarios.sites import Site
 from tests.scenarios.stage import Stage, clique, podcliqueset, staged
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1500)]
@@ -89,12 +89,12 @@ class Ground:
 
 
 @pytest.fixture
-def ground(sandbox_with_nodes: Site, tmp_path: Path) -> Iterator[Ground]:
-    site = sandbox_with_nodes
+def ground(sandbox_with_nodes: TargetCluster, tmp_path: Path) -> Iterator[Ground]:
+    target = sandbox_with_nodes
     folder = tmp_path / "controller"
     with (
-        running_controller(folder, site.kubeconfig, workers=2, RECONCILE_LEASE_SECONDS=LONGEST_PASS) as controller,
-        staged(site, tmp_path.name) as stage,
+        running_controller(folder, target.kubeconfig, workers=2, RECONCILE_LEASE_SECONDS=LONGEST_PASS) as controller,
+        staged(target, tmp_path.name) as stage,
         Redis.from_url(controller.redis.url, decode_responses=True) as redis,
     ):
         stage.nodes(2)

@@ -12,8 +12,8 @@ from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODGA
 from rollouts.engine.model import names
 from tests.controlling import WORKER, running_controller, thaw
 from tests.scenarios.changes import mixed
+from tests.scenarios.running_clusters import running_real_cluster
 from tests.scenarios.scene import Scene, uids
-from tests.scenarios.sites import real_site
 from tests.scenarios.stage import OURS, staged
 
 pytestmark = [pytest.mark.slow, pytest.mark.apiserver]
@@ -31,9 +31,9 @@ def kinds_left(scene: Scene, name: str, replica: str) -> set[str]:
 
 def test_a_replica_of_which_only_its_gang_is_left_comes_back(tmp_path: Path) -> None:
     with (
-        real_site() as site,
-        running_controller(tmp_path, site.kubeconfig) as controller,
-        staged(site, "only a gang is left") as stage,
+        running_real_cluster() as target,
+        running_controller(tmp_path, target.kubeconfig) as controller,
+        staged(target, "only a gang is left") as stage,
     ):
         stage.nodes(6)
         name = stage.deploy(mixed("RollingUpdate"))
@@ -42,8 +42,8 @@ def test_a_replica_of_which_only_its_gang_is_left_comes_back(tmp_path: Path) -> 
         frozen = worker.freeze()
         try:
             stage.witness.killed |= uids(stage.witness.scene().pods(name))
-            for kind, target in ((PODCLIQUES, "w-1-a"), (PODCLIQUESCALINGGROUPS, "w-1-g"), (SERVICES, "w-1")):
-                stage.cluster.delete(kind, target, namespace=stage.namespace)
+            for kind, owner in ((PODCLIQUES, "w-1-a"), (PODCLIQUESCALINGGROUPS, "w-1-g"), (SERVICES, "w-1")):
+                stage.cluster.delete(kind, owner, namespace=stage.namespace)
             stage.witness.wait(lambda scene: kinds_left(scene, name, "1") == {PODGANGS.kind}, "only its gang is left")
         finally:
             thaw(frozen)

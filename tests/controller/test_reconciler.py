@@ -42,7 +42,7 @@ pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True), pyt
 ONE_REPLICA: Final = {"spec.replicas": 1, "spec.template.podCliqueScalingGroups.0.replicas": 1}
 PODS_OF_ONE: Final = 3 + 3
 ON_REAL: Final = pytest.mark.parametrize(
-    "site", [pytest.param("kube-apiserver", marks=pytest.mark.apiserver)], indirect=True
+    "target", [pytest.param("kube-apiserver", marks=pytest.mark.apiserver)], indirect=True
 )
 
 

@@ -245,7 +245,7 @@ def test_a_pod_that_is_lost_is_replaced_although_others_are_rejected(cluster: Cl
 @pytest.mark.database
 @database
 @pytest.mark.usefixtures("redis")
-@pytest.mark.parametrize("site", ["sandbox"], indirect=True)
+@pytest.mark.parametrize("target", ["sandbox"], indirect=True)
 def test_what_is_due_sooner_than_the_end_of_a_pause_is_not_late(cluster: ClusterClient, namespace: str) -> None:
     cluster.create(SERVICES, {"metadata": {"name": "chat-0", "namespace": namespace}, "spec": {"clusterIP": "None"}})
     loop = make(cluster, namespace)

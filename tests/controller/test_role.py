@@ -12,21 +12,21 @@ from tests.builtin_resources import SECRETS
 from tests.controller.loop import Loop, observe
 from tests.controller.roles import allowed, restricted_user
 from tests.controller.test_reconciler import change_image, is_updated, make
-from tests.scenarios.sites import Site
+from tests.scenarios.running_clusters import TargetCluster
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.usefixtures("redis"),
-    pytest.mark.parametrize("site", [pytest.param("kube-apiserver", marks=pytest.mark.apiserver)], indirect=True),
+    pytest.mark.parametrize("target", [pytest.param("kube-apiserver", marks=pytest.mark.apiserver)], indirect=True),
 ]
 
 ROLE: Final[Obj] = yaml.safe_load(Path("deploy/rbac/controller.yaml").read_text())
 
 
 @pytest.fixture
-def restricted(site: Site) -> ClusterClient:
+def restricted(target: TargetCluster) -> ClusterClient:
     """The cluster as a user without permissions of its own sees it."""
-    return restricted_user(site)
+    return restricted_user(target)
 
 
 def test_a_workload_deploys_and_rolls_with_the_role(

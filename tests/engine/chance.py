@@ -67,7 +67,7 @@ def clusters(draw: st.DrawFn) -> ClusterBehaviour:
 
 # What happens between two passes.
 
-Deed = Callable[[Cluster, Callable[..., Any]], None]
+Disturbance = Callable[[Cluster, Callable[..., Any]], None]
 
 
 def change_template(cluster: Cluster, draw: Callable[..., Any]) -> None:
@@ -205,9 +205,17 @@ def change_budget(cluster: Cluster, draw: Callable[..., Any]) -> None:
     cluster.edit(cliques=cliques, groups=groups, budget=BudgetSpec(*draw(budgets(cluster.workload.replicas))))
 
 
-GENTLE: list[Deed] = [change_template, scale_set, scale_component, delete_pod, break_pod, change_budget]
-HARSH: list[Deed] = [*GENTLE, fail_container, delete_clique, end_pod, delete_anything, lose_node, switch_to_automatic]
-EVERYTHING: list[Deed] = [*HARSH, switch_strategy]
+GENTLE: list[Disturbance] = [change_template, scale_set, scale_component, delete_pod, break_pod, change_budget]
+HARSH: list[Disturbance] = [
+    *GENTLE,
+    fail_container,
+    delete_clique,
+    end_pod,
+    delete_anything,
+    lose_node,
+    switch_to_automatic,
+]
+EVERYTHING: list[Disturbance] = [*HARSH, switch_strategy]
 
 
 def heal(cluster: Cluster) -> None:

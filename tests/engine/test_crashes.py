@@ -100,8 +100,8 @@ def state_of(cluster: Cluster) -> str:
     things = sorted(
         render(one) for kind in (seen.cliques, seen.groups, seen.gangs, seen.services, seen.pods) for one in kind
     )
-    agenda = sorted((due, event, name, uid) for due, _, event, name, uid in cluster.world._timers)
-    return repr((cluster.world.now, seen.status, things, agenda))
+    timers = sorted((due, event, name, uid) for due, _, event, name, uid in cluster.world._timers)
+    return repr((cluster.world.now, seen.status, things, timers))
 
 
 def render(thing: ClusterObject) -> str:

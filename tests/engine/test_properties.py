@@ -25,7 +25,7 @@ from tests.engine.chance import (
     GENTLE,
     HARSH,
     Count,
-    Deed,
+    Disturbance,
     assert_all_there,
     assert_within_budget,
     break_pod,
@@ -274,10 +274,10 @@ def test_the_rules_hold_while_one_strategy_is_kept(
     run.watch(LATER)
 
 
-def interfere(cluster: Cluster, data: st.DataObject, deeds: list[Deed]) -> None:
+def interfere(cluster: Cluster, data: st.DataObject, disturbances: list[Disturbance]) -> None:
     """Run a while, with interference between passes."""
     for _ in range(data.draw(st.integers(1, 6))):
-        data.draw(st.sampled_from(deeds))(cluster, data.draw)
+        data.draw(st.sampled_from(disturbances))(cluster, data.draw)
         for _, _ in zip(range(data.draw(st.integers(0, 12))), cluster.passes(), strict=False):
             pass
 

@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from rollouts.engine.model.actions import Kind
 from rollouts.engine.model.budget import parse_budget, resolve_budget
 from rollouts.engine.model.workload import BudgetSpec, IntOrPercent, Strategy
 from rollouts.engine.plan.wait_codes import WaitCode
@@ -15,6 +16,7 @@ from tests.engine.simulated import Cluster, clique, group, settled, workload
 from tests.engine.test_sequences import (
     a_pods,
     g_replicas,
+    on_delete,
     replica_recreate,
     rolling_update_of_group,
     set_replicas,
@@ -60,6 +62,42 @@ def sequence(number: int) -> list[str]:
     return [state.strip().strip("`").replace("nothing", "") for state in cell.split("→")]
 
 
+def superseded() -> Cluster:
+    """Return pods whose update is interrupted by a third template."""
+    cluster = surge_of_one_pod().run_until(lambda cluster: a_pods(cluster.view) == "0? 1* 2* 3s")
+    return cluster.update("app:v3")
+
+
+def one_deleted_by_hand() -> list[str]:
+    """Return the states of three pods under OnDelete, of which pod 1 is deleted."""
+    cluster = on_delete()
+    before = cluster.states(a_pods)
+    delete_pod(cluster, 1)
+    return [*before, *cluster.states(a_pods)]
+
+
+def scaled_in() -> Cluster:
+    """Return the same pods when one of them is to go."""
+    cluster = on_delete().settle()
+    delete_pod(cluster, 1)
+    cluster.settle().world.scale(Kind.CLIQUE, "w-0-a", 2)
+    return cluster
+
+
+def switched() -> Cluster:
+    """Return the two pods that are left when the strategy becomes an automatic one."""
+    return scaled_in().settle().edit(strategy=Strategy.ROLLING_RECREATE)
+
+
+def switched_back() -> Cluster:
+    """Return the two updated pods when the strategy becomes OnDelete again, with a third template."""
+    return switched().settle().edit(strategy=Strategy.ON_DELETE).update("app:v3")
+
+
+def delete_pod(cluster: Cluster, index: int) -> None:
+    cluster.world.delete(Kind.POD, cluster.live_pods()[index].name)
+
+
 def one_replica_after_the_other() -> Cluster:
     parts = (clique("a", 2, 1), clique("l", 1), group("g", ("l",), 2))
     return settled(workload(*parts, replicas=3)).update()
@@ -79,6 +117,11 @@ def one_replica_after_the_other() -> Cluster:
         (6, lambda: replica_recreate(2, (2, 0)).states(set_replicas)),
         (7, lambda: replica_recreate(2, (1, 0)).states(set_replicas)),
         (8, lambda: replica_recreate(5, (2, 1)).states(set_replicas)),
+        (9, lambda: superseded().states(a_pods)),
+        (10, one_deleted_by_hand),
+        (11, lambda: scaled_in().states(a_pods)),
+        (12, lambda: switched().states(a_pods)),
+        (13, lambda: switched_back().states(a_pods)),
     ],
 )
 def test_the_acceptance_sequences_hold(number: int, states: Callable[[], list[str]]) -> None:

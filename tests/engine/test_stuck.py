@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rollouts.engine.model.workload import Workload
 from rollouts.engine.simulation.scheduler import SimulatedNode
 from tests.engine.chance import AUTOMATIC, assert_all_there, counts, workloads
-from tests.engine.plan.test_remedies import DEEDS
+from tests.engine.plan.test_remedies import APPLY_REMEDY
 from tests.engine.simulated import QUICK, Cluster, settled
 from tests.thoroughness import examples
 
@@ -48,7 +48,7 @@ def test_a_rollout_without_room_names_its_blocker_and_ends_by_any_remedy(
     assert_blocker_is_named(cluster)
     for _ in range(8):  # each component may have surge of its own in the way
         wait = data.draw(st.sampled_from([wait for wait in cluster.waits if wait.is_problem]))
-        DEEDS[data.draw(st.sampled_from(wait.remedies))](cluster, wait)
+        APPLY_REMEDY[data.draw(st.sampled_from(wait.remedies))](cluster, wait)
         cluster.settle()
         if is_done(cluster):
             return assert_all_there(cluster)

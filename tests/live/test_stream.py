@@ -334,7 +334,7 @@ def test_what_is_no_part_of_a_page_is_to_be_fetched(viewer: Client) -> None:
         await stream.wait_for("current")
 
     events = watch(viewer, *(f"- {src} workload" for src in addresses), then=then).news
-    assert [(event.name, event.data["src"]) for event in events[:-1]] == [("look", src) for src in addresses]
+    assert [(event.name, event.data["src"]) for event in events[:-1]] == [("fetch", src) for src in addresses]
 
 
 def test_a_part_of_a_workload_that_is_not_there_is_gone(viewer: Client, row: models.Cluster) -> None:

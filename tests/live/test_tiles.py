@@ -21,7 +21,7 @@ pytestmark = [pytest.mark.django_db(transaction=True)]
 
 REPLICAS = 15
 BIG = "/workloads/sandbox/default/big/"
-PICTURE = f"{BIG}parts/picture/"
+PICTURE = f"{BIG}parts/pod-grid/"
 SHOW = f"{PICTURE} workload:sandbox%2Fdefault%2Fbig"
 CHANGE = Change("sandbox", "workload", "sandbox/default/big", ("pods",))
 
@@ -38,7 +38,7 @@ def tile(name: str, text: str = "") -> str:
 
 def tiled(*tiles: str) -> TiledHtml:
     """Split a part with these tiles."""
-    return split_tiles(f'<section id="picture">{" ".join([*tiles, tile("last")])}</section>')
+    return split_tiles(f'<section id="pod-grid">{" ".join([*tiles, tile("last")])}</section>')
 
 
 class Outline(HTMLParser):
@@ -64,7 +64,7 @@ class Outline(HTMLParser):
 
 @pytest.mark.parametrize("pods", [20 * REPLICAS, 20 * 3], ids=["as tiles", "at length"])
 @pytest.mark.parametrize(
-    "address", [PICTURE, f"{PICTURE}?by=node", f"{BIG}pods/picture/", f"{BIG}pods/picture/?by=node"]
+    "address", [PICTURE, f"{PICTURE}?by=node", f"{BIG}pods/pod-grid/", f"{BIG}pods/pod-grid/?by=node"]
 )
 def test_a_picture_is_taken_apart_into_whole_elements_and_put_together_to_the_letter(
     viewer: Client, row: models.Cluster, address: str, pods: int

@@ -11,7 +11,7 @@ NAMES = ("p-0", "p-1", "p-2")
 
 # What can happen to a name; what cannot happen just then does not.
 CREATE, TOUCH, FLIP, LEAVE, DELETE, HIDE, SHOW = "create", "touch", "flip", "leave", "delete", "hide", "show"
-DEEDS = (CREATE, TOUCH, FLIP, LEAVE, DELETE, HIDE, SHOW)
+CHANGES = (CREATE, TOUCH, FLIP, LEAVE, DELETE, HIDE, SHOW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +35,12 @@ class _State:
 class History:
     """Everything that happened; a time is the number of an event."""
 
-    def __init__(self, deeds: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, changes: Sequence[tuple[str, str]]) -> None:
         self.events: list[Event] = []
         self._now: dict[str, _State] = {}
         self._states: list[dict[str, _State]] = [{}]
-        for version, (name, deed) in enumerate(deeds, start=1):
-            event = self._do(name, deed, version)
+        for version, (name, change) in enumerate(changes, start=1):
+            event = self._do(name, change, version)
             if event is not None:
                 self.events.append(event)
                 self._states.append(dict(self._now))
@@ -60,24 +60,24 @@ class History:
             if not state.hidden
         }
 
-    def _do(self, name: str, deed: str, version: int) -> Event | None:
+    def _do(self, name: str, change: str, version: int) -> Event | None:
         state = self._now.get(name)
         if state is None:
-            return self._put(name, _State(f"{name}-{version}", version)) if deed == CREATE else None
-        if deed == DELETE:
+            return self._put(name, _State(f"{name}-{version}", version)) if change == CREATE else None
+        if change == DELETE:
             del self._now[name]
             # No watch reports the end of a hidden object.
             return None if state.hidden else Event(_pod(name, _moved(state, version)), is_end=True, is_death=True)
-        if deed == CREATE or state.hidden != (deed == SHOW):
+        if change == CREATE or state.hidden != (change == SHOW):
             return None
         return self._put(
             name,
             _moved(
                 state,
                 version,
-                ready=state.ready != (deed == FLIP),
-                leaving=state.leaving or deed == LEAVE,
-                hidden=deed == HIDE,
+                ready=state.ready != (change == FLIP),
+                leaving=state.leaving or change == LEAVE,
+                hidden=change == HIDE,
             ),
         )
 

@@ -15,14 +15,14 @@ from hypothesis import strategies as st
 
 from rollouts import mirror, models
 from rollouts.cluster.resources import PODS
-from tests.mirror.history import DEEDS, NAMES, Event, History
+from tests.mirror.history import CHANGES, NAMES, Event, History
 from tests.thoroughness import examples
 
 pytestmark = pytest.mark.database
 
 KEY = "east/web/my"
 
-deeds = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(DEEDS)), min_size=1, max_size=40)
+changes = st.lists(st.tuples(st.sampled_from(NAMES), st.sampled_from(CHANGES)), min_size=1, max_size=40)
 # Who acts, and how much: a watcher stores so many events, or a list; the writer goes so many events back.
 moves = st.lists(
     st.tuples(st.sampled_from(["grow", "a", "b", "list a", "list b", "write", "conclude"]), st.integers(1, 6)),
@@ -36,7 +36,7 @@ def rows() -> dict[str, tuple[str, int, bool, bool]]:
     return {name: tuple(rest) for name, *rest in models.Pod.objects.values_list(*columns)}
 
 
-class Telling:
+class Interleaving:
     """The two watchers and the writer, on their way through one past."""
 
     def __init__(self, cluster: models.Cluster, past: History) -> None:
@@ -92,18 +92,18 @@ class Telling:
 
 @pytest.mark.django_db
 @settings(max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(deeds=deeds, moves=moves)
+@given(changes=changes, moves=moves)
 def test_however_the_past_is_told_the_mirror_ends_as_the_cluster(
-    cluster: models.Cluster, deeds: list[tuple[str, str]], moves: list[tuple[str, int]]
+    cluster: models.Cluster, changes: list[tuple[str, str]], moves: list[tuple[str, int]]
 ) -> None:
     mirror.delete_objects(cluster)
-    past = History(deeds)
-    telling = Telling(cluster, past)
+    past = History(changes)
+    interleaving = Interleaving(cluster, past)
     for who, amount in moves:
         before = rows()
-        woken = telling.move(who, amount)
+        woken = interleaving.move(who, amount)
         assert woken == {KEY} or content(before) == content(rows())
-    telling.finish()
+    interleaving.finish()
     assert rows() == past.end()
 
 
@@ -116,8 +116,8 @@ def content(shown: dict[str, tuple[str, int, bool, bool]]) -> dict[str, tuple[st
 def test_writers_at_the_same_time_end_at_the_same_state() -> None:
     cluster = mirror.ensure_cluster("east")
     names = [f"p-{number}" for number in range(30)]
-    deeds = [(names[number * 7 % 30], DEEDS[number * 5 % 7 if number > 30 else 0]) for number in range(900)]
-    past = History(deeds)
+    changes = [(names[number * 7 % 30], CHANGES[number * 5 % 7 if number > 30 else 0]) for number in range(900)]
+    past = History(changes)
     failures: list[BaseException] = []
 
     def run(tell: Callable[[], None]) -> threading.Thread:

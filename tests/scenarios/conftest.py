@@ -10,17 +10,19 @@ import pytest
 from tests.controlling import Controller, running_controller
 from tests.scenarios.doubling import doubled_messages
 from tests.scenarios.register import SCENARIOS
-from tests.scenarios.sites import Site, real_site, sandbox_site
+from tests.scenarios.running_clusters import TargetCluster, running_real_cluster, running_sandbox_cluster
 from tests.scenarios.stage import staged
 
 SIDE_BY_SIDE = 4
 
 
 class Playing:
-    """The scenarios that are being played on one site."""
+    """The scenarios that are being played on one cluster."""
 
-    def __init__(self, site: Site, controller: Controller, titles: list[str], pool: ThreadPoolExecutor) -> None:
-        self._site = site
+    def __init__(
+        self, target: TargetCluster, controller: Controller, titles: list[str], pool: ThreadPoolExecutor
+    ) -> None:
+        self._target = target
         self._controller = controller
         self._over = threading.Event()
         self._plays: dict[str, Future[None]] = {title: pool.submit(self._play, title) for title in titles}
@@ -28,7 +30,7 @@ class Playing:
     def _play(self, title: str) -> None:
         if self._over.is_set():
             return
-        with staged(self._site, title) as stage:
+        with staged(self._target, title) as stage:
             SCENARIOS[title].play(stage)
 
     def result(self, title: str) -> None:
@@ -48,8 +50,11 @@ class Playing:
 def on_a_real_api_server(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Playing]:
     """Play on a real API server."""
     folder = tmp_path_factory.mktemp("real")
-    with real_site() as site, running_controller(folder, site.kubeconfig) as controller:
-        yield from _playing(site, controller, _titles(request, "test_on_a_real_api_server"))
+    with (
+        running_real_cluster() as target,
+        running_controller(folder, target.kubeconfig) as controller,
+    ):
+        yield from _playing(target, controller, _titles(request, "test_on_a_real_api_server"))
 
 
 @pytest.fixture(scope="session")
@@ -57,17 +62,17 @@ def on_the_sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.Temp
     """Play on the sandbox, with two of each process and every message doubled."""
     folder = tmp_path_factory.mktemp("doubled")
     with contextlib.ExitStack() as stack:
-        site = stack.enter_context(sandbox_site(folder / "sandbox"))
+        target = stack.enter_context(running_sandbox_cluster(folder / "sandbox"))
         controller = stack.enter_context(
-            running_controller(folder / "controller", site.kubeconfig, workers=2, beats=2, watchers=2)
+            running_controller(folder / "controller", target.kubeconfig, workers=2, beats=2, watchers=2)
         )
-        stack.enter_context(doubled_messages(site, controller.redis.url))
-        yield from _playing(site, controller, _titles(request, "test_on_the_sandbox_with_everything_doubled"))
+        stack.enter_context(doubled_messages(target, controller.redis.url))
+        yield from _playing(target, controller, _titles(request, "test_on_the_sandbox_with_everything_doubled"))
 
 
-def _playing(site: Site, controller: Controller, titles: list[str]) -> Iterator[Playing]:
+def _playing(target: TargetCluster, controller: Controller, titles: list[str]) -> Iterator[Playing]:
     with ThreadPoolExecutor(SIDE_BY_SIDE) as pool:
-        playing = Playing(site, controller, titles, pool)
+        playing = Playing(target, controller, titles, pool)
         try:
             yield playing
         finally:

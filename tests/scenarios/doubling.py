@@ -13,17 +13,17 @@ from django.conf import settings
 
 from rollouts.cluster import ClusterError
 from rollouts.cluster.resources import PODCLIQUESETS
-from tests.scenarios.sites import Site
+from tests.scenarios.running_clusters import TargetCluster
 
 SECONDS_BETWEEN = 0.5
 TASK = "rollouts.tasks.reconcile"
 
 
 @contextlib.contextmanager
-def doubled_messages(site: Site, redis_url: str) -> Iterator[None]:
-    """Send the message of every workload of a site repeatedly, until the block ends."""
+def doubled_messages(target: TargetCluster, redis_url: str) -> Iterator[None]:
+    """Send the message of every workload of a cluster repeatedly, until the block ends."""
     over = threading.Event()
-    thread = threading.Thread(target=_send, args=(site, redis_url, over), daemon=True)
+    thread = threading.Thread(target=_send, args=(target, redis_url, over), daemon=True)
     thread.start()
     try:
         yield
@@ -32,12 +32,12 @@ def doubled_messages(site: Site, redis_url: str) -> Iterator[None]:
         thread.join(10)
 
 
-def _send(site: Site, redis_url: str, over: threading.Event) -> None:
+def _send(target: TargetCluster, redis_url: str, over: threading.Event) -> None:
     broker = redis_url.replace("unix://", "redis+socket://", 1)
     sender = Celery("doubling", broker=broker, set_as_current=False)
     while not over.wait(SECONDS_BETWEEN):
         with contextlib.suppress(ClusterError):
-            for obj in site.cluster.list(PODCLIQUESETS).items:
+            for obj in target.cluster.list(PODCLIQUESETS).items:
                 metadata = obj["metadata"]
-                key = f"{site.name}/{metadata['namespace']}/{metadata['name']}"
+                key = f"{target.name}/{metadata['namespace']}/{metadata['name']}"
                 sender.send_task(TASK, (key,), queue=settings.CELERY_TASK_DEFAULT_QUEUE)

@@ -14,11 +14,11 @@ from tests.scenarios.stage import PATIENCE_FOR_NOTHING, Stage, grove
 TERMINATION_DELAY = "3s"
 
 
-def one_at_a_time(deeds: list[str], *indices: int) -> bool:
+def one_at_a_time(changes: list[str], *indices: int) -> bool:
     """Return whether each of these units was removed and added before the next one changed."""
-    pairs = list(zip(deeds[::2], deeds[1::2], strict=False))
+    pairs = list(zip(changes[::2], changes[1::2], strict=False))
     told = sorted(int(taken.removeprefix("-")) for taken, _ in pairs)
-    return len(deeds) % 2 == 0 and told == sorted(indices) and all(a[1:] == b[1:] and a[0] == "-" for a, b in pairs)
+    return len(changes) % 2 == 0 and told == sorted(indices) and all(a[1:] == b[1:] and a[0] == "-" for a, b in pairs)
 
 
 # --- rolling recreate --------------------------------------------------------------------------------------------

@@ -48,9 +48,9 @@ def roll(stage: Stage, manifest: Obj) -> tuple[str, int]:
 @scenario("three pods with a surge of one are never fewer than three, and the surge goes last")
 def pods_3_0_1(stage: Stage) -> None:
     name, mark = roll(stage, pods_with(3, (0, 1)))
-    deeds = stage.witness.unit_changes(name, "w-0-a", mark)
-    assert (deeds[0], deeds[-1]) == ("+3s", "-3s")
-    assert one_at_a_time(deeds[1:-1], 0, 1, 2), deeds
+    changes = stage.witness.unit_changes(name, "w-0-a", mark)
+    assert (changes[0], changes[-1]) == ("+3s", "-3s")
+    assert one_at_a_time(changes[1:-1], 0, 1, 2), changes
     assert (stage.witness.fewest(name, "w-0-a", mark), stage.witness.most(name, "w-0-a", mark)) == (3, 4)
 
 
@@ -76,9 +76,9 @@ def group_3_3_0_1(stage: Stage) -> None:
 @scenario("four group replicas of which two may miss go two at a time")
 def group_4_1_2_0(stage: Stage) -> None:
     name, mark = roll(stage, group_with(4, 1, (2, 0)))
-    deeds = stage.witness.unit_changes(name, "w-0-g", mark)
-    assert deeds[:2] == ["-0", "-1"]
-    assert sorted(deeds) == sorted(f"{sign}{index}" for sign in "+-" for index in range(4))
+    changes = stage.witness.unit_changes(name, "w-0-g", mark)
+    assert changes[:2] == ["-0", "-1"]
+    assert sorted(changes) == sorted(f"{sign}{index}" for sign in "+-" for index in range(4))
     assert stage.witness.fewest(name, "w-0-g", mark) == 2
     assert_versions_never_meet(stage, name, mark)
 
@@ -141,8 +141,8 @@ def set_2_0_1(stage: Stage) -> None:
 @scenario("two whole replicas that may both miss go at once")
 def set_2_2_0(stage: Stage) -> None:
     name, mark = roll(stage, whole_replicas(2, (2, 0)))
-    deeds = stage.witness.unit_changes(name, name, mark)
-    assert sorted(deeds[:2]) == ["-0", "-1"], deeds
+    changes = stage.witness.unit_changes(name, name, mark)
+    assert sorted(changes[:2]) == ["-0", "-1"], changes
     assert stage.witness.fewest(name, name, mark) == 0
 
 
@@ -209,8 +209,8 @@ def interrupted_pods(stage: Stage) -> None:
     assert interrupted.progress(name)["updateStartedAt"] >= started
     stage.uncordon(*taken)
     stage.settle_updated(name)
-    deeds = stage.witness.unit_changes(name, "w-0-a", again)
-    assert deeds.index("-3s") < max(deeds.index(f"+{index}") for index in range(3)), deeds
+    changes = stage.witness.unit_changes(name, "w-0-a", again)
+    assert changes.index("-3s") < max(changes.index(f"+{index}") for index in range(3)), changes
     assert stage.witness.fewest(name, "w-0-a", mark) == 3
     stage.witness.assert_rules(name, mark)
 

@@ -25,8 +25,8 @@ from rollouts.cluster.resources import (
     SERVICES,
 )
 from tests.deploy.manifests import GROVE, SAMPLES, load
+from tests.scenarios.running_clusters import TargetCluster
 from tests.scenarios.scene import Scene
-from tests.scenarios.sites import Site
 from tests.scenarios.witness import DEADLINE, Witness
 from tests.standin import make_nodes
 
@@ -43,7 +43,7 @@ class Stage:
     cluster: ClusterClient
     namespace: str
     witness: Witness
-    site: Site
+    target: TargetCluster
     _versions: Iterator[int] = field(default_factory=lambda: count(2))
 
     # --- nodes -----------------------------------------------------------------------------------------------
@@ -176,16 +176,16 @@ class Stage:
 
 
 @contextlib.contextmanager
-def staged(site: Site, title: str) -> Iterator[Stage]:
+def staged(target: TargetCluster, title: str) -> Iterator[Stage]:
     """Set up a stage for one scenario, and remove it afterwards."""
     namespace = _slug(title)
-    site.cluster.create(NAMESPACES, {"metadata": {"name": namespace}})
-    with Witness(site.cluster, namespace) as witness:
-        stage = Stage(site.cluster, namespace, witness, site)
+    target.cluster.create(NAMESPACES, {"metadata": {"name": namespace}})
+    with Witness(target.cluster, namespace) as witness:
+        stage = Stage(target.cluster, namespace, witness, target)
         try:
             yield stage
         finally:
-            _clear(site.cluster, namespace)
+            _clear(target.cluster, namespace)
 
 
 def _clear(cluster: ClusterClient, namespace: str) -> None:

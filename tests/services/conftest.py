@@ -16,27 +16,27 @@ from rollouts.runtime import connections
 from rollouts.services.audit import Caller, Source
 from rollouts.services.changes import execute
 from rollouts.services.workloads import edit_strategy, set_images
-from tests import both_sites
+from tests import both_clusters
 from tests.accounts import conftest as accounts
 from tests.engine.manifests import small
-from tests.scenarios.sites import Site
+from tests.scenarios.running_clusters import TargetCluster
 from tests.services.stage import Stage
 
 # One replica of a set: three pods of the clique frontend, one group replica of a leader and two workers.
 ONE_REPLICA = {"spec.replicas": 1, "spec.template.podCliqueScalingGroups.0.replicas": 1}
 
 
-site, namespace = both_sites.site, both_sites.namespace
+target, namespace = both_clusters.target, both_clusters.namespace
 make_person = accounts.make_person
 
 
 @pytest.fixture
-def cluster(site: Site) -> Iterator[ClusterClient]:
+def cluster(target: TargetCluster) -> Iterator[ClusterClient]:
     """The cluster's API; the settings name it, for this test alone."""
-    environment = replace(settings.ENVIRONMENT, clusters=("kubeconfig",), kubeconfig=site.kubeconfig)
+    environment = replace(settings.ENVIRONMENT, clusters=("kubeconfig",), kubeconfig=target.kubeconfig)
     with override_settings(ENVIRONMENT=environment):
         connections._shared_cluster.cache_clear()
-        yield site.cluster
+        yield target.cluster
     connections._shared_cluster.cache_clear()
 
 

@@ -16,7 +16,7 @@ from rollouts.runtime import connections
 from rollouts.selectors import events
 from rollouts.selectors.events import MAX_SHOWN, event_list
 from tests.engine.manifests import small
-from tests.scenarios.sites import Site
+from tests.scenarios.running_clusters import TargetCluster
 from tests.services.stage import Stage
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
@@ -150,10 +150,13 @@ def test_a_cluster_in_trouble_is_not_asked(stage: Stage) -> None:
 
 
 @pytest.fixture
-def _restricted(site: Site) -> Iterator[None]:
+def _restricted(target: TargetCluster) -> Iterator[None]:
     """Somebody who may do nothing by himself, under the name by which the mirror knows the cluster."""
     environment = replace(
-        settings.ENVIRONMENT, clusters=("kubeconfig",), kubeconfig=site.kubeconfig, kube_contexts=("restricted",)
+        settings.ENVIRONMENT,
+        clusters=("kubeconfig",),
+        kubeconfig=target.kubeconfig,
+        kube_contexts=("restricted",),
     )
     with override_settings(ENVIRONMENT=environment):
         connections._shared_cluster.cache_clear()
@@ -162,7 +165,7 @@ def _restricted(site: Site) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("_restricted", "redis")
-@pytest.mark.parametrize("site", [pytest.param("kube-apiserver", marks=pytest.mark.apiserver)], indirect=True)
+@pytest.mark.parametrize("target", [pytest.param("kube-apiserver", marks=pytest.mark.apiserver)], indirect=True)
 def test_a_cluster_that_does_not_let_us_is_said_to_need_the_role(cluster: ClusterClient, namespace: str) -> None:
     stage = Stage(cluster, namespace, "chat", connections.cluster_names()[0])
     cluster.create(PODCLIQUESETS, small({"metadata.namespace": namespace}))

@@ -28,13 +28,13 @@ from rollouts.services.workloads import edit_strategy, scale, set_images
 from tests.controller.roles import SECONDS, allowed, bound, restricted_user
 from tests.engine.manifests import small
 from tests.project.running import wait_until
-from tests.scenarios.sites import Site
+from tests.scenarios.running_clusters import TargetCluster
 from tests.services.grove import hand_to_grove
 from tests.services.stage import Stage
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
-    pytest.mark.parametrize("site", [pytest.param("kube-apiserver", marks=pytest.mark.apiserver)], indirect=True),
+    pytest.mark.parametrize("target", [pytest.param("kube-apiserver", marks=pytest.mark.apiserver)], indirect=True),
 ]
 
 ROLES: Final = {
@@ -43,10 +43,13 @@ ROLES: Final = {
 
 
 @pytest.fixture
-def restricted(site: Site, stage: Stage) -> Iterator[Stage]:
+def restricted(target: TargetCluster, stage: Stage) -> Iterator[Stage]:
     """The same workload, commanded by a user who may only do what the controller's role allows."""
     environment = replace(settings.ENVIRONMENT, kube_contexts=("restricted",))
-    with override_settings(ENVIRONMENT=environment), allowed(site.cluster, restricted_user(site), ROLES["controller"]):
+    with (
+        override_settings(ENVIRONMENT=environment),
+        allowed(target.cluster, restricted_user(target), ROLES["controller"]),
+    ):
         connections._shared_cluster.cache_clear()
         yield Stage(stage.cluster, stage.namespace, stage.name, "restricted")
     connections._shared_cluster.cache_clear()

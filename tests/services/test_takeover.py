@@ -220,7 +220,7 @@ def test_an_object_that_grove_wrote_after_us_stops_us_until_it_is_taken_over(sta
 
 
 # The real cluster is shared with tests that keep workloads for Grove.
-@pytest.mark.parametrize("site", ["sandbox"], indirect=True)
+@pytest.mark.parametrize("target", ["sandbox"], indirect=True)
 def test_all_workloads_of_a_cluster_are_taken_over_and_one_in_trouble_keeps_no_other(
     stage: Stage, caller: Caller
 ) -> None:
@@ -239,7 +239,7 @@ def test_all_workloads_of_a_cluster_are_taken_over_and_one_in_trouble_keeps_no_o
     assert stage.cluster.get(PODCLIQUESETS, "other", namespace=stage.namespace)["metadata"]["finalizers"]
 
 
-@pytest.mark.parametrize("site", ["sandbox"], indirect=True)
+@pytest.mark.parametrize("target", ["sandbox"], indirect=True)
 def test_of_a_cluster_only_what_a_dry_run_has_shown_is_taken_over(stage: Stage, caller: Caller) -> None:
     def make(name: str) -> None:
         manifest = small({"metadata.namespace": stage.namespace, "metadata.name": name, "spec.replicas": 1})
@@ -265,7 +265,7 @@ def test_of_a_cluster_only_what_a_dry_run_has_shown_is_taken_over(stage: Stage, 
     assert [is_groves(name) for name in ("chat", "changed", "newcomer")] == [False, True, True]
 
 
-@pytest.mark.parametrize("site", ["sandbox"], indirect=True)
+@pytest.mark.parametrize("target", ["sandbox"], indirect=True)
 def test_no_workload_of_a_cluster_is_taken_over_while_grove_writes_to_one(stage: Stage, caller: Caller) -> None:
     edits = {"metadata.namespace": stage.namespace, "metadata.name": "other", "spec.replicas": 1}
     stage.cluster.create(PODCLIQUESETS, small(edits))

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.django_db
 
 FIRST_LOAD = 200_000  # bytes
 CHAT = "/workloads/sandbox/default/chat/"
-PARTS = ("head", "picture", "now", "capacity", "timeline", "revisions", "audit")
+PARTS = ("head", "pod-grid", "now", "capacity", "timeline", "revisions", "audit")
 
 
 def chat(**fields: Any) -> Obj:
@@ -80,7 +80,7 @@ def test_the_page_tells_everything_without_scripts(viewer: Client, row: models.C
     assert "2 of 2 replicas available · 1 updated · 18 pods, 9 outdated" in get(viewer, f"{CHAT}?by=node")
     assert "Between 8 and 9 pods were available" in page
     assert 'id="revision-3"' in page
-    assert "UnitDeleted" in page
+    assert "PodsCreated" in page
 
 
 def test_a_pod_in_the_address_is_shown_in_full(viewer: Client, row: models.Cluster) -> None:
@@ -144,7 +144,7 @@ def test_what_comes_from_the_cluster_is_never_run(viewer: Client, row: models.Cl
     models.Pod.objects.filter(name="chat-0-web-00000").update(
         ready=False, reason=hostile, message=hostile, node=hostile
     )
-    for address in (CHAT, f"{CHAT}?pod=chat-0-web-00000", f"{CHAT}parts/picture/", f"{CHAT}pod/chat-0-web-00000/"):
+    for address in (CHAT, f"{CHAT}?pod=chat-0-web-00000", f"{CHAT}parts/pod-grid/", f"{CHAT}pod/chat-0-web-00000/"):
         assert "<script>alert" not in get(viewer, address)
 
 
@@ -152,13 +152,13 @@ def test_pods_are_shown_by_node_and_stay_so_while_live(viewer: Client, row: mode
     fleet.store_parts(row, chat())
     page = get(viewer, f"{CHAT}?by=node")
     assert 'aria-label="node-0000"' in page
-    assert f'data-live-src="{CHAT}parts/picture/?by=node"' in page
-    assert 'aria-label="node-0000"' in get(viewer, f"{CHAT}parts/picture/?by=node")
+    assert f'data-live-src="{CHAT}parts/pod-grid/?by=node"' in page
+    assert 'aria-label="node-0000"' in get(viewer, f"{CHAT}parts/pod-grid/?by=node")
     [pod] = re.findall(r'href="(\?by=node&amp;pod=[^"]+)"', page)[:1]
     opened = get(viewer, f"{CHAT}{pod.replace('&amp;', '&')}")
     assert f'href="{CHAT}?by=node">Close' in opened, "whoever looks at a pod stays where they were"
     assert 'aria-label="node-0000"' in opened
-    assert 'aria-label="Replica 0"' in get(viewer, f"{CHAT}parts/picture/?by=odd")
+    assert 'aria-label="Replica 0"' in get(viewer, f"{CHAT}parts/pod-grid/?by=odd")
 
 
 # ---- parts
@@ -183,14 +183,14 @@ def test_there_are_no_other_parts(viewer: Client, row: models.Cluster) -> None:
 
 def test_a_part_that_is_as_it_was_is_not_sent_again(viewer: Client, row: models.Cluster) -> None:
     fleet.store_parts(row, chat())
-    first = viewer.get(f"{CHAT}parts/picture/")
-    again = viewer.get(f"{CHAT}parts/picture/", headers={"If-None-Match": first["ETag"]})
+    first = viewer.get(f"{CHAT}parts/pod-grid/")
+    again = viewer.get(f"{CHAT}parts/pod-grid/", headers={"If-None-Match": first["ETag"]})
     assert (again.status_code, again.content) == (304, b"")
 
 
 def test_strangers_see_nothing(client: Client, row: models.Cluster) -> None:
     fleet.store_parts(row, chat())
-    for address in (CHAT, f"{CHAT}parts/picture/", f"{CHAT}pod/chat-0-web-00000/", f"{CHAT}manifest/"):
+    for address in (CHAT, f"{CHAT}parts/pod-grid/", f"{CHAT}pod/chat-0-web-00000/", f"{CHAT}manifest/"):
         assert client.get(address).status_code == 302
 
 

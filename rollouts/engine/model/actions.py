@@ -83,7 +83,7 @@ Action = Create | Patch | Delete | RemoveGate | WriteStatus
 class TimelineEvent:
     """An entry of the timeline: a decision of this pass."""
 
-    reason: str  # CamelCase: UpdateStarted, ReplicaSelected, UnitDeleted, ...
+    reason: str  # CamelCase: UpdateStarted, ReplicaSelected, PodsCreated, ...
     component: str  # name of the object
     text: str  # one sentence with names and numbers
 
@@ -92,7 +92,7 @@ class TimelineEvent:
 class Wait:
     """Why a component does not move, and which remedies would help."""
 
-    code: str  # of semantics 12: WaitingForReady, BudgetExhausted, SurgeUnschedulable, ...
+    code: str  # `docs/semantics.md` 12: WaitingForReady, BudgetExhausted, SurgeUnschedulable, ...
     component: str  # name of the object that waits
     units: tuple[str, ...]  # names of the pods or replicas that it waits for, or that wait for something else
     text: str  # one sentence with names and numbers

@@ -1,4 +1,4 @@
-"""The annotations in which a PodClique or a scaling group records what it has from its template.
+"""The annotations in which a PodClique or a scaling group records its template's values (`docs/semantics.md` 8).
 
 `desired` writes them, the mirror reads them, and `layout` computes once for each workload what they should be. The
 invariant: what an object took from a template that has changed can be told from what others put on it, so the first is

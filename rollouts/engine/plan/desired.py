@@ -1,9 +1,9 @@
 """The desired objects of a workload: services, scaling groups, PodCliques and pods, and the patches that update them.
 
-`plan_builder` decides which are missing. Labels, environment and owners are Grove's, so that Grove's users and tools
-find what they know. The invariants: an object is built from the current template and from nothing stored; the name of
-a pod follows from what is observed, so a create that is repeated after a lost answer is refused instead of creating a
-second pod.
+`plan_builder` decides which are missing; `docs/semantics.md` 8 says when the replicas of a template apply. Labels,
+environment and owners are Grove's, so that Grove's users and tools find what they know. The invariants: an object is
+built from the current template and from nothing stored; the name of a pod follows from what is observed, so a create
+that is repeated after a lost answer is refused instead of creating a second pod.
 
 Not done yet: the init container that lets pods wait for the cliques in `startsAfter`. PodCliques have `startsAfter`,
 and nothing waits for it.

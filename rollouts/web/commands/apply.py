@@ -151,8 +151,8 @@ class NewWorkloadForm(ApplyForm):
     def urlpatterns(self, below: str) -> list[URLPattern]:
         """Return the URLs of the page and its preview, which are not below a workload."""
         return [
-            path("workloads/new/", self._make_view(self._form_view, ["GET", "HEAD", "POST"]), name="steer-new"),
-            path("workloads/new/trial/", self._make_view(self._preview_view, ["POST"]), name="steer-new-trial"),
+            path("workloads/new/", self._make_view(self._form_view, ["GET", "HEAD", "POST"]), name="command-new"),
+            path("workloads/new/preview/", self._make_view(self._preview_view, ["POST"]), name="command-new-preview"),
         ]
 
     def _make_view(self, answer: Callable[..., HttpResponse], methods: Sequence[str]) -> Callable[..., HttpResponse]:
@@ -198,8 +198,8 @@ class NewWorkloadForm(ApplyForm):
 
     def _urls(self, context: FormContext, about: Mapping[str, Any]) -> dict[str, str]:
         return {
-            "form_url": reverse("steer-new"),
-            "preview_url": reverse("steer-new-trial"),
+            "form_url": reverse("command-new"),
+            "preview_url": reverse("command-new-preview"),
             "back_url": reverse("home"),
         }
 

@@ -142,10 +142,14 @@ class CommandForm(ABC):
         """Return the URLs of the page and its preview, below the URL of a workload."""
         address = f"{below}{self.name}/{self.path_suffix}"
         return [
-            path(address, self._make_view(self._form_view, ["GET", "HEAD", "POST"]), name=f"steer-{self.name}"),
-            path(f"{address}trial/", self._make_view(self._preview_view, ["POST"]), name=f"steer-{self.name}-trial"),
+            path(address, self._make_view(self._form_view, ["GET", "HEAD", "POST"]), name=f"command-{self.name}"),
             path(
-                f"{address}standing/", fragment_view(self._version_check_fragment), name=f"steer-{self.name}-standing"
+                f"{address}preview/", self._make_view(self._preview_view, ["POST"]), name=f"command-{self.name}-preview"
+            ),
+            path(
+                f"{address}version-check/",
+                fragment_view(self._version_check_fragment),
+                name=f"command-{self.name}-version-check",
             ),
         ]
 
@@ -266,8 +270,8 @@ class CommandForm(ABC):
 
     def _urls(self, context: FormContext, about: Mapping[str, Any]) -> dict[str, str]:
         kwargs = {**url_kwargs(context.ref), **about}
-        names = {"form_url": "", "preview_url": "-trial", "version_check_url": "-standing"}
-        found = {name: reverse(f"steer-{self.name}{end}", kwargs=kwargs) for name, end in names.items()}
+        names = {"form_url": "", "preview_url": "-preview", "version_check_url": "-version-check"}
+        found = {name: reverse(f"command-{self.name}{end}", kwargs=kwargs) for name, end in names.items()}
         return {**found, "back_url": workload_url(context.ref)}
 
     def _sort_findings(

@@ -29,8 +29,8 @@ from rollouts.web.commands.forms import VERSION_FIELD, FormContext, SimulatedFor
 from rollouts.web.page_layout import fragment_view, viewer_required
 from rollouts.web.workload import WorkloadContext
 
-_DELETED_PODS_URL = "steer-pods-done"
-_DELETED_PODS_LIVE_URL = "steer-pods-live"
+_DELETED_PODS_URL = "command-pods-done"
+_DELETED_PODS_LIVE_URL = "command-pods-live"
 
 
 class PodDeletionForm(SimulatedForm):
@@ -90,19 +90,19 @@ def deleted_pods(request: HttpRequest, cluster: str, namespace: str, name: str, 
 @fragment_view
 def deleted_pods_fragment(given: QueryDict, cluster: str, namespace: str, name: str, record: int) -> Fragment:
     """Return the fragment with the pods."""
-    place = WorkloadRef(cluster, namespace, name)
+    ref = WorkloadRef(cluster, namespace, name)
     return Fragment(
-        ("departures", place, record),
-        lambda: render_to_string("commands/_deleted_pods.html", _deleted_pods_context(place, record)),
+        ("pod-deletion", ref, record),
+        lambda: render_to_string("commands/_deleted_pods.html", _deleted_pods_context(ref, record)),
     )
 
 
-def _deleted_pods_context(place: WorkloadRef, record: int) -> dict[str, Any]:
-    departures = pod_deletions_detail(place, record, WorkloadContext(place).tree)
-    form = "steer-any-pods" if departures.is_by_force else "steer-pods"
+def _deleted_pods_context(ref: WorkloadRef, record: int) -> dict[str, Any]:
+    deletion = pod_deletions_detail(ref, record, WorkloadContext(ref).tree)
+    form = "command-any-pods" if deletion.is_by_force else "command-pods"
     return {
-        "place": place,
-        "deletion": departures,
+        "place": ref,
+        "deletion": deletion,
         "most": MAX_PODS,
-        "others_url": reverse(form, kwargs=url_kwargs(place)),  # to choose further pods in the same way
+        "others_url": reverse(form, kwargs=url_kwargs(ref)),  # to choose further pods in the same way
     }

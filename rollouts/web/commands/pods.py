@@ -99,9 +99,9 @@ class OutdatedPodsForm(PodDeletionForm):
         return [
             *super().urlpatterns(below),
             path(
-                f"{below}{self.name}/picture/",
+                f"{below}{self.name}/pod-grid/",
                 fragment_view(self._pod_grid_fragment),
-                name=f"steer-{self.name}-picture",
+                name=f"command-{self.name}-pod-grid",
             ),
         ]
 
@@ -117,13 +117,13 @@ class OutdatedPodsForm(PodDeletionForm):
         """Return the fragment with the pod grid; the browser keeps what is chosen."""
         place = WorkloadRef(cluster, namespace, name)
 
-        def render_picture() -> str:
+        def render_pod_grid() -> str:
             context = FormContext(place, given)  # each rendering reads the mirror again
             layout = _layout_of(context)
             values = self._pod_grid_context(context, layout, self._list_candidates(context, layout), frozenset())
             return render_to_string("commands/_pod_selection.html", {"place": place, "force": self.force, **values})
 
-        return Fragment(("pods", self.name, place, given.get("by", "")), render_picture)
+        return Fragment(("pods", self.name, place, given.get("by", "")), render_pod_grid)
 
     def _list_candidates(self, context: FormContext, layout: Layout | None) -> list[Pod]:
         workload = context.snapshot.workload
@@ -138,15 +138,15 @@ class OutdatedPodsForm(PodDeletionForm):
             pod.name: SelectablePod(pod.uid, pod.name, _components_of(layout, pod)) for pod in candidates if layout
         }
         counts = Counter(name for pick in picks.values() for name in pick.components)
-        address = reverse(f"steer-{self.name}-picture", kwargs=url_kwargs(context.ref))
+        address = reverse(f"command-{self.name}-pod-grid", kwargs=url_kwargs(context.ref))
         return {
-            "picture": build_grid(context.tree, context.snapshot.workload),
+            "pod_grid": build_grid(context.tree, context.snapshot.workload),
             "nodes": build_node_grids(context.tree) if context.group_by else (),
             "picks": PodSelection(picks, chosen, context.group_by),
             "components": [(name, counts[name]) for name in _component_names(layout) if counts[name]],
             "by": context.group_by,
-            "page_url": reverse(f"steer-{self.name}", kwargs=url_kwargs(context.ref)),
-            "picture_url": f"{address}?by={context.group_by}" if context.group_by else address,
+            "page_url": reverse(f"command-{self.name}", kwargs=url_kwargs(context.ref)),
+            "pod_grid_url": f"{address}?by={context.group_by}" if context.group_by else address,
         }
 
 

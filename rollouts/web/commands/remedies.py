@@ -1,6 +1,6 @@
 """Remedies for a workload that waits: each a page that shows what the remedy does, with one button.
 
-Before it: the card with the waits, whose buttons lead to `steer-remedy` with the code of the remedy and the component
+Before it: the card with the waits, whose buttons lead to `command-remedy` with the code of the remedy and the component
 that waits. After it: the same services as for every other form. Every remedy that the card offers helps
 (`engine.plan.remedies`); the wait may be over when the user opens the page, and then the page says so.
 
@@ -416,7 +416,7 @@ _FORM_BY_REMEDY: Final = {form.remedy: form for form in REMEDY_FORMS}
 
 def remedy_urlpatterns(below: str) -> list[URLPattern]:
     """Return the URL that leads to a remedy by its code."""
-    return [path(f"{below}remedy/<slug:code>/", redirect_to_remedy, name="steer-remedy")]
+    return [path(f"{below}remedy/<slug:code>/", redirect_to_remedy, name="command-remedy")]
 
 
 @require_safe
@@ -433,11 +433,11 @@ def _form_url(place: WorkloadRef, code: str, component: str) -> str:
     form = _FORM_BY_REMEDY.get(Remedy(code))
     if form is None:  # the page of the workload shows its pods, the page of nodes the nodes
         return workload_url(place) if code == Remedy.LOOK_AT_PODS else reverse("page-nodes")
-    return _add_component_param(reverse(f"steer-{form.name}", kwargs=url_kwargs(place)), component)
+    return _add_component_param(reverse(f"command-{form.name}", kwargs=url_kwargs(place)), component)
 
 
 def _pods_url(place: WorkloadRef, code: str, component: str) -> str:
-    return _add_component_param(reverse("steer-pods", kwargs=url_kwargs(place)), component)
+    return _add_component_param(reverse("command-pods", kwargs=url_kwargs(place)), component)
 
 
 def _roll_back_url(place: WorkloadRef, code: str, component: str) -> str:
@@ -446,7 +446,7 @@ def _roll_back_url(place: WorkloadRef, code: str, component: str) -> str:
     former = find_previous(place.cluster, row.uid, row.generation_hash)
     if former is None:
         return workload_url(place)
-    return reverse("steer-roll-back", kwargs={**url_kwargs(place), "number": former.number})
+    return reverse("command-roll-back", kwargs={**url_kwargs(place), "number": former.number})
 
 
 def _add_component_param(address: str, component: str) -> str:

@@ -16,10 +16,11 @@ from typing import Any, Final
 from django.http import QueryDict
 
 from rollouts.accounts.commands import Command
-from rollouts.controller.effective_strategy import StrategyField, compute_effective_strategy
+from rollouts.controller.effective_strategy import compute_effective_strategy
 from rollouts.engine.manifest import edits
 from rollouts.engine.manifest.edits import InvalidEdit
 from rollouts.engine.manifest.findings import Finding
+from rollouts.engine.manifest.override_precedence import StrategyField
 from rollouts.engine.manifest.parsing import ParseFailure, parse_workload
 from rollouts.engine.manifest.schema import BUDGET_FIELDS
 from rollouts.engine.manifest.strategy_parts import MAX_SURGE, MAX_UNAVAILABLE, STRATEGY_TYPE

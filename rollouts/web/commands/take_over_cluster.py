@@ -98,8 +98,10 @@ class TakeOverClusterForm(CommandForm):
         """Return the URLs of the page and its preview, below the URL of a cluster."""
         address = f"{below}take-over/"
         return [
-            path(address, self._make_view(self._form_view, ["GET", "HEAD", "POST"]), name=f"steer-{self.name}"),
-            path(f"{address}trial/", self._make_view(self._preview_view, ["POST"]), name=f"steer-{self.name}-trial"),
+            path(address, self._make_view(self._form_view, ["GET", "HEAD", "POST"]), name=f"command-{self.name}"),
+            path(
+                f"{address}preview/", self._make_view(self._preview_view, ["POST"]), name=f"command-{self.name}-preview"
+            ),
         ]
 
     def _make_view(self, answer: Callable[..., HttpResponse], methods: Sequence[str]) -> Callable[..., HttpResponse]:
@@ -118,7 +120,7 @@ class TakeOverClusterForm(CommandForm):
         cluster = context.ref.cluster
         return {
             "form_url": _form_url(cluster),
-            "preview_url": reverse(f"steer-{self.name}-trial", kwargs={"cluster": cluster}),
+            "preview_url": reverse(f"command-{self.name}-preview", kwargs={"cluster": cluster}),
             "back_url": reverse("page-clusters"),
         }
 
@@ -127,7 +129,7 @@ _NOTHING_TO_DO: Final = "Grove's own operator manages no workload in {}, so ther
 
 
 def _form_url(cluster: str) -> str:
-    return reverse(f"steer-{TakeOverClusterForm.name}", kwargs={"cluster": cluster})
+    return reverse(f"command-{TakeOverClusterForm.name}", kwargs={"cluster": cluster})
 
 
 def _confirmation_text(context: FormContext, workloads: int) -> str:

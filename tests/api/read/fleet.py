@@ -163,7 +163,7 @@ def make_history(row: models.Cluster, manifest: Obj, rollouts: int, steps: int =
     )
     models.Step.objects.bulk_create(
         models.Step(
-            rollout=rollout, at=rollout.started, reason="UnitDeleted", text=f"{number}", fingerprint=f"{number}"
+            rollout=rollout, at=rollout.started, reason="PodsCreated", text=f"{number}", fingerprint=f"{number}"
         )
         for rollout in made
         for number in range(steps)

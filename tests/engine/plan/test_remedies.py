@@ -158,7 +158,7 @@ def scale_in(cluster: Cluster, _: Wait) -> None:
     cluster.edit(replicas=cluster.workload.replicas - 1)
 
 
-DEEDS: dict[str, Callable[[Cluster, Wait], None]] = {
+APPLY_REMEDY: dict[str, Callable[[Cluster, Wait], None]] = {
     Remedy.ADD_CAPACITY: add_capacity,
     Remedy.SET_MAX_SURGE_TO_ZERO: set_max_surge_to_zero,
     Remedy.DELETE_SURGE: delete_surge,
@@ -321,7 +321,7 @@ OFFERED = [(name, remedy) for name, scene in SCENES.items() for remedy in scene.
 def test_a_remedy_that_is_offered_ends_the_wait(name: str, remedy: str) -> None:
     scene = SCENES[name]
     cluster, wait = scene.open()
-    DEEDS[remedy](cluster, wait)
+    APPLY_REMEDY[remedy](cluster, wait)
     cluster.settle()
     assert scene.code not in {one.code for one in cluster.waits}
     if remedy not in scene.halfway:

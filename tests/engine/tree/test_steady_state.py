@@ -52,28 +52,28 @@ def test_no_replica_that_needs_anything_is_passed_over(
 
 
 @pytest.mark.parametrize("strategy", [one for one in Strategy if one is not Strategy.ON_DELETE])
-def test_all_replicas_are_quiet_when_settled_and_most_while_one_is_updated(
+def test_all_replicas_are_steady_when_settled_and_most_while_one_is_updated(
     strategy: Strategy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parts = (clique("a", 2), clique("l", 1), clique("k", 2), group("g", ("l", "k"), 3, 2))
     cluster = settled(workload(*parts, replicas=6, strategy=strategy, budget=(1, 0)))
-    quiet: list[int] = []
+    steady: list[int] = []
 
     def watched(tree: Tree, update: Update) -> Set[int]:
         busy = find_replicas_to_plan(tree, update)
-        quiet.append(len(tree.replicas.keys() - busy))
+        steady.append(len(tree.replicas.keys() - busy))
         return busy
 
     monkeypatch.setattr(steps, "find_replicas_to_plan", watched)
     cluster.plan()
-    assert quiet[-1] == 6
+    assert steady[-1] == 6
     cluster.update()
     for _ in range(3):
         cluster.step()
     cluster.plan()
-    assert quiet[-1] == 5
+    assert steady[-1] == 5
     cluster.settle()
-    assert quiet[-1] == 6
+    assert steady[-1] == 6
 
 
 def test_nothing_is_made_of_replicas_that_are_settled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,14 +19,14 @@ from django.utils import timezone
 from rollouts import models
 from rollouts.models import NamespaceGrant, User
 from rollouts.runtime import connections
-from tests import both_sites
+from tests import both_clusters
 from tests.api.read import fleet
-from tests.scenarios.sites import Site
+from tests.scenarios.running_clusters import TargetCluster
 from tests.services import conftest as commands
 from tests.services.stage import Stage
-from tests.web.commands.filling import Desk
+from tests.web.commands.filling import FormClient
 
-namespace = both_sites.namespace
+namespace = both_clusters.namespace
 cluster, stage, deployed, caller = commands.cluster, commands.stage, commands.deployed, commands.caller
 outdated = commands.outdated
 
@@ -37,7 +37,7 @@ def _static_files(static_files: None) -> None:
 
 
 @pytest.fixture
-def site(sandbox_with_nodes: Site) -> Site:
+def target(sandbox_with_nodes: TargetCluster) -> TargetCluster:
     """The sandbox, with nodes."""
     return sandbox_with_nodes
 
@@ -62,15 +62,15 @@ def operator(stage: Stage, redis: Any) -> Client:
 
 
 @pytest.fixture
-def desk(operator: Client, stage: Stage) -> Desk:
-    """The forms of a workload, in front of somebody who may send them; there are no pods yet."""
-    return Desk(operator, stage)
+def forms(operator: Client, stage: Stage) -> FormClient:
+    """The forms of a workload, for an operator; there are no pods yet."""
+    return FormClient(operator, stage)
 
 
 @pytest.fixture
-def running(desk: Desk, deployed: Stage) -> Desk:
+def running(forms: FormClient, deployed: Stage) -> FormClient:
     """The same once all pods run."""
-    return desk
+    return forms
 
 
 @pytest.fixture

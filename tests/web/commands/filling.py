@@ -106,8 +106,8 @@ def address(stage: Stage, form: str) -> str:
 
 
 @dataclass(slots=True)
-class Desk:
-    """Somebody in front of the forms of one workload."""
+class FormClient:
+    """A client that opens, fills in and sends the forms of one workload."""
 
     client: Client
     stage: Stage
@@ -134,7 +134,7 @@ class Desk:
 
     def try_out(self, form: str, fields: Fields) -> str:
         """Return what the page says beside a form while somebody types."""
-        answer = self.client.post(f"{self.address(form)}trial/", fields)
+        answer = self.client.post(f"{self.address(form)}preview/", fields)
         assert answer.status_code == 200, answer.content
         return compact(answer.content.decode())
 

@@ -70,7 +70,7 @@ _REPLACED = (Reason.OUTDATED, Reason.OUTDATED_UNAVAILABLE)
 
 
 @dataclass
-class Seen:
+class Outcome:
     """What happened."""
 
     stuck: bool = False
@@ -90,14 +90,14 @@ class Result:
     kind: str
     title: str
     told: Simulated
-    seen: Seen
+    seen: Outcome
     again: Simulated | None = None  # where it is stuck: the same, asked then
     offered: tuple[str, ...] = ()
     is_problem: bool = False  # whether the page called it one when an operator looked
     first: str = ""  # what is offered first, on the first card
     pressed: str = ""
     said: Simulated | None = None  # what the page of the remedy said
-    after: Seen | None = None  # what came of pressing it
+    after: Outcome | None = None  # what came of pressing it
     left: tuple[str, ...] = ()  # what is waited for in the end that was waited for before, by code
 
     def find_faults(self) -> list[str]:
@@ -276,7 +276,7 @@ class Case:
         told = workload_simulate(self._caller, stage.place, change, belief)
         before = Step.objects.filter(rollout__namespace=self._name).count()
         execute(self._caller, stage.place, set_images(images))
-        seen = Seen()
+        seen = Outcome()
         yield from self._follow(stage, seen)
         seen.order = self._read_order(before)
         unavailable, surge = self._budget
@@ -291,7 +291,7 @@ class Case:
 
     def _deploy(self, stage: Stage) -> Iterator[None]:
         """Deploy it, and have a pod go, so that it is known how long that takes."""
-        deployed, again = Seen(), Seen()
+        deployed, again = Outcome(), Outcome()
         yield from self._follow(stage, deployed)
         pod = stage.loop.pods()[0]["metadata"]
         stage.cluster.delete(PODS, pod["name"], namespace=self._name, uid=pod["uid"])
@@ -307,7 +307,7 @@ class Case:
         observe(stage.cluster, stage.loop.row, among=AT_WORK)
         mirror.store(stage.loop.row, NODES, stage.cluster.list(NODES, labels=f"case={self._name}").items)
 
-    def _follow(self, stage: Stage, seen: Seen) -> Iterator[None]:
+    def _follow(self, stage: Stage, seen: Outcome) -> Iterator[None]:
         """Take passes until everything is there, or nothing has happened for long."""
         began = at_rest_since = time.monotonic()
         former: Any = None
@@ -362,7 +362,7 @@ class Case:
         change, carry_out = self._read_remedy(stage, Remedy(pressed), wait)
         result.said = workload_simulate(self._caller, stage.place, change, Assumptions(seconds_to_ready=None))
         carry_out()
-        result.after = Seen()
+        result.after = Outcome()
         yield from self._follow(stage, result.after)
         left = {find_common_code(one.code) for one in self._diagnose(stage) if result.after.stuck}
         result.left = tuple({find_common_code(one.code) for one in waits if pressed in one.remedies} & left)

@@ -12,48 +12,48 @@ from rollouts.models import AuditEntry
 from rollouts.services import workload_deletion
 from rollouts.services.changes import execute
 from rollouts.services.workloads import scale
-from tests.web.commands.filling import Desk, Fields, fields_of, said_beside, say
+from tests.web.commands.filling import Fields, FormClient, fields_of, said_beside, say
 
 pytestmark = pytest.mark.django_db
 
 
-def is_there(desk: Desk) -> bool:
+def is_there(forms: FormClient) -> bool:
     """Whether the cluster has the workload."""
     try:
-        desk.stage.stored()
+        forms.stage.stored()
     except NotFound:
         return False
     return True
 
 
-def page_of(desk: Desk) -> str:
+def page_of(forms: FormClient) -> str:
     """Return the page with the form."""
-    answer = desk.client.get(desk.address("delete"))
+    answer = forms.client.get(forms.address("delete"))
     assert answer.status_code == 200
     return unescape(answer.content.decode())
 
 
-def agree(desk: Desk) -> Fields:
+def agree(forms: FormClient) -> Fields:
     """Return the form with its box ticked."""
-    fields = desk.open("delete")
-    (asked,) = re.findall(r'name="agreed" value="([^"]+)"', desk.try_out("delete", fields))
+    fields = forms.open("delete")
+    (asked,) = re.findall(r'name="agreed" value="([^"]+)"', forms.try_out("delete", fields))
     return {**fields, "agreed": unescape(asked)}
 
 
 @pytest.fixture
-def large(running: Desk, monkeypatch: pytest.MonkeyPatch) -> Desk:
+def large(running: FormClient, monkeypatch: pytest.MonkeyPatch) -> FormClient:
     """A workload that is large enough for its name to be typed."""
     monkeypatch.setattr(workload_deletion, "LARGE_POD_COUNT", 6)
     return running
 
 
-def test_the_page_of_a_workload_leads_to_it(desk: Desk) -> None:
-    place = desk.stage.place
-    page = desk.client.get(f"/workloads/{place.cluster}/{place.namespace}/{place.name}/")
-    assert desk.address("delete") in page.content.decode()
+def test_the_page_of_a_workload_leads_to_it(forms: FormClient) -> None:
+    place = forms.stage.place
+    page = forms.client.get(f"/workloads/{place.cluster}/{place.namespace}/{place.name}/")
+    assert forms.address("delete") in page.content.decode()
 
 
-def test_what_goes_is_said_beforehand_and_nothing_goes(running: Desk) -> None:
+def test_what_goes_is_said_beforehand_and_nothing_goes(running: FormClient) -> None:
     before = running.stage.stored()
     shown = unescape(running.try_out("delete", running.open("delete")))
     assert "The dry run succeeded. The command deletes chat with 6 pods, 1 gang." in shown
@@ -61,14 +61,14 @@ def test_what_goes_is_said_beforehand_and_nothing_goes(running: Desk) -> None:
     assert not AuditEntry.objects.filter(command="delete_workload").exists()
 
 
-def test_whoever_does_not_agree_deletes_nothing(running: Desk) -> None:
+def test_whoever_does_not_agree_deletes_nothing(running: FormClient) -> None:
     answer = running.send("delete", running.open("delete"))
     assert answer.status_code == 422
     assert "Tick the box" in say(answer)
     assert is_there(running)
 
 
-def test_a_small_workload_goes_with_a_tick(running: Desk) -> None:
+def test_a_small_workload_goes_with_a_tick(running: FormClient) -> None:
     answer = running.send("delete", agree(running))
     assert (answer.status_code, answer.headers["Location"]) == (302, "/")
     assert not is_there(running)
@@ -77,7 +77,7 @@ def test_a_small_workload_goes_with_a_tick(running: Desk) -> None:
 
 
 @pytest.mark.parametrize("typed", ["", "Chat", "chat2"])
-def test_a_large_workload_goes_only_by_its_name(large: Desk, typed: str) -> None:
+def test_a_large_workload_goes_only_by_its_name(large: FormClient, typed: str) -> None:
     assert "Type <b>chat</b> to delete it" in page_of(large)
     answer: Any = large.change("delete", typed=typed)
     assert answer.status_code == 422
@@ -88,7 +88,7 @@ def test_a_large_workload_goes_only_by_its_name(large: Desk, typed: str) -> None
     assert not is_there(large)
 
 
-def test_a_workload_that_was_changed_since_the_form_was_opened_stays(running: Desk, caller: Any) -> None:
+def test_a_workload_that_was_changed_since_the_form_was_opened_stays(running: FormClient, caller: Any) -> None:
     fields = agree(running)
     execute(caller, running.stage.place, scale(2))
     answer = running.send("delete", fields)
@@ -97,11 +97,11 @@ def test_a_workload_that_was_changed_since_the_form_was_opened_stays(running: De
     assert is_there(running)
 
 
-def test_what_is_on_its_way_out_cannot_be_deleted_once_more(desk: Desk) -> None:
-    stage = desk.stage
+def test_what_is_on_its_way_out_cannot_be_deleted_once_more(forms: FormClient) -> None:
+    stage = forms.stage
     kept = {"metadata": {"finalizers": ["example.com/keeper"]}}
     stage.cluster.patch_merge(PODCLIQUESETS, stage.name, kept, namespace=stage.namespace)
     stage.cluster.delete(PODCLIQUESETS, stage.name, namespace=stage.namespace)
     stage.observe()
-    assert "chat is already being deleted." in page_of(desk)
-    assert "The cluster is already deleting this workload." in page_of(desk)
+    assert "chat is already being deleted." in page_of(forms)
+    assert "The cluster is already deleting this workload." in page_of(forms)

@@ -154,7 +154,7 @@ def test_rolling_back_leads_to_the_newest_revision_that_was_ever_complete(
     store_revisions(manifest, "good", "bad", "v1")
     client.force_login(models.User.objects.create_superuser("ada"))
     place = {"cluster": PLACE.cluster, "namespace": PLACE.namespace, "name": PLACE.name}
-    address = reverse("steer-remedy", kwargs={**place, "code": "RollBack"})
+    address = reverse("command-remedy", kwargs={**place, "code": "RollBack"})
     assert client.get(address).headers["Location"].endswith("/roll-back/2/"), "no rollout is on record"
     good = models.Revision.objects.get(number=1)
     start = {"strategy": "RollingUpdate", "started": "2026-01-01T00:00:00Z"}

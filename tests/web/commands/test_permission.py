@@ -1,4 +1,4 @@
-"""Who may steer: every route that the URL configuration has for it, by everybody.
+"""Who may use command forms: every route that the URL configuration has for them, by everybody.
 
 For each form all send the very same fields to the same workload, those who are refused first: what is refused and what
 is allowed share their set-up. A refusal changes nothing in the cluster, is told in a sentence, and stands in the audit
@@ -221,30 +221,34 @@ ROWS = [
     Row("delete-surge", Command.DELETE_ANY_PODS, _surging),
     Row("let-go", Command.DELETE_ANY_PODS, _lingering, _all),
 ]
-NO_STANDING = ("new", "roll-back", "take-over-cluster")
+NO_VERSION_CHECK = ("new", "roll-back", "take-over-cluster")
 # What only shows something, by the name of its route.
 SHOWN = {
-    **{f"steer-{row.name}-standing": f"{row.name}/standing" for row in ROWS if row.name not in NO_STANDING},
-    "steer-roll-back-standing": "roll-back/1/standing",
-    "steer-pods-picture": "pods/picture",
-    "steer-any-pods-picture": "any-pods/picture",
-    "steer-pods-done": "pods/{record}",
-    "steer-pods-live": "pods/{record}/live",
-    "steer-remedy": "remedy/ScaleIn",
+    **{
+        f"command-{row.name}-version-check": f"{row.name}/version-check"
+        for row in ROWS
+        if row.name not in NO_VERSION_CHECK
+    },
+    "command-roll-back-version-check": "roll-back/1/version-check",
+    "command-pods-pod-grid": "pods/pod-grid",
+    "command-any-pods-pod-grid": "any-pods/pod-grid",
+    "command-pods-done": "pods/{record}",
+    "command-pods-live": "pods/{record}/live",
+    "command-remedy": "remedy/ScaleIn",
 }
 
 
 def routes(patterns: Iterable[URLPattern | URLResolver]) -> Iterator[str]:
-    """Yield the names of all routes that steer."""
+    """Yield the names of all routes of command forms."""
     for pattern in patterns:
         if isinstance(pattern, URLResolver):
             yield from routes(pattern.url_patterns)
-        elif (pattern.name or "").startswith("steer-"):
+        elif (pattern.name or "").startswith("command-"):
             yield str(pattern.name)
 
 
-def test_every_route_that_steers_is_tried_here() -> None:
-    tried = {*SHOWN, *(f"steer-{row.name}{end}" for row in ROWS for end in ("", "-trial"))}
+def test_every_route_of_a_command_form_is_tried_here() -> None:
+    tried = {*SHOWN, *(f"command-{row.name}{end}" for row in ROWS for end in ("", "-preview"))}
     assert tried == set(routes(get_resolver().url_patterns))
 
 
@@ -291,7 +295,7 @@ def fill_in(scene: Scene, row: Row) -> Fields:
     where = row.address(scene.stage)
     page = scene.people["anna"].get(where)
     fields = {**fields_of(page.content.decode()), **row.fill_in(scene, page)}
-    came, tried = send(scene, "anna", f"{where}trial/", fields)
+    came, tried = send(scene, "anna", f"{where}preview/", fields)
     assert came == Came(200)
     asked = re.findall(r'name="agreed" value="([^"]+)"', compact(tried.content.decode()))
     return {**fields, "agreed": html.unescape(asked[0])} if asked else fields
@@ -299,7 +303,7 @@ def fill_in(scene: Scene, row: Row) -> Fields:
 
 def refuse_strangers(scene: Scene, row: Row, fields: Fields) -> None:
     """See that a form does nothing for those who may not even look."""
-    for where in (row.address(scene.stage), f"{row.address(scene.stage)}trial/"):
+    for where in (row.address(scene.stage), f"{row.address(scene.stage)}preview/"):
         came, answer = send(scene, "", where, fields)
         assert came == Came(302)
         assert answer.headers["Location"].startswith(reverse("login"))
@@ -319,7 +323,7 @@ def refuse(scene: Scene, row: Row, name: str, fields: Fields, sentence: str) -> 
     came, answer = send(scene, name, where, fields)
     assert came == Came(403, on_record=((name, str(row.command), "Refused"),))
     assert sentence in say(answer)
-    came, answer = send(scene, name, f"{where}trial/", fields)
+    came, answer = send(scene, name, f"{where}preview/", fields)
     assert came == Came(200)
     assert sentence in say(answer)
 
@@ -327,7 +331,7 @@ def refuse(scene: Scene, row: Row, name: str, fields: Fields, sentence: str) -> 
 def refuse_forged(scene: Scene, row: Row, fields: Fields) -> None:
     """See that a form does nothing that another site makes a browser send."""
     forged = {name: value for name, value in fields.items() if name != TOKEN}
-    for where in (row.address(scene.stage), f"{row.address(scene.stage)}trial/"):
+    for where in (row.address(scene.stage), f"{row.address(scene.stage)}preview/"):
         assert send(scene, "anna", where, forged)[0] == Came(403)
 
 
@@ -364,7 +368,7 @@ def test_what_only_shows_is_for_all_who_may_see_and_takes_nothing(scene: Scene) 
     for name, route in SHOWN.items():
         where = address(scene.stage, route.format(record=record))
         found = {who: scene.people[who].get(where) for who in ("", "nora", "vera")}
-        seen = 302 if name == "steer-remedy" else 200  # it leads to the page of a form
+        seen = 302 if name == "command-remedy" else 200  # it leads to the page of a form
         assert [answer.status_code for answer in found.values()] == [302, 403, seen], name
         assert found[""].headers["Location"].startswith(reverse("login"))
         assert send(scene, "olga", where, {})[0] == Came(405), name

@@ -16,7 +16,7 @@ from rollouts.services import pods as pods_service
 from rollouts.services.audit import Caller
 from rollouts.services.changes import execute
 from rollouts.services.workloads import edit_strategy, set_images
-from tests import both_sites
+from tests import both_clusters
 from tests.markup import compact
 from tests.services.stage import Stage
 from tests.services.test_pods import protect
@@ -26,8 +26,8 @@ from tests.web.commands.filling import address, boxes_of, say
 pytestmark = pytest.mark.django_db
 
 # What a disruption budget does is told by a real API server too; all else is tried in the sandbox.
-site = both_sites.site
-IN_THE_SANDBOX = pytest.mark.parametrize("site", ["sandbox"], indirect=True)
+target = both_clusters.target
+IN_THE_SANDBOX = pytest.mark.parametrize("target", ["sandbox"], indirect=True)
 
 
 def pods_of(stage: Stage, clique: str = "frontend") -> list[Obj]:
@@ -66,9 +66,9 @@ def test_only_outdated_pods_can_be_chosen_and_addresses_choose_some(operator: Cl
 
 
 @IN_THE_SANDBOX
-def test_a_trial_says_what_comes_back_and_deletes_nothing(operator: Client, outdated: Stage) -> None:
+def test_a_preview_says_what_comes_back_and_deletes_nothing(operator: Client, outdated: Stage) -> None:
     chosen = values(pods_of(outdated))[:2]
-    answer = operator.post(address(outdated, "pods/trial"), form(outdated, chosen))
+    answer = operator.post(address(outdated, "pods/preview"), form(outdated, chosen))
     said = say(answer)
     assert "2 pods selected" in said
     assert "2 frontend" in said
@@ -209,5 +209,5 @@ def test_whoever_was_given_the_one_permission_deletes_outdated_pods_and_no_other
 @IN_THE_SANDBOX
 def test_a_form_may_choose_among_thousands_of_pods(operator: Client, outdated: Stage) -> None:
     many = [f"pod-{number}/uid-{number}" for number in range(3000)]
-    answer = operator.post(address(outdated, "pods/trial"), form(outdated, many))
+    answer = operator.post(address(outdated, "pods/preview"), form(outdated, many))
     assert answer.status_code == 200

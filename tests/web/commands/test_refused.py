@@ -12,7 +12,7 @@ from django.test import Client
 from rollouts import models
 from rollouts.models import NamespaceGrant, User
 from tests.api.read import fleet
-from tests.web.commands.filling import Desk, fields_of
+from tests.web.commands.filling import FormClient, fields_of
 
 pytestmark = pytest.mark.django_db
 
@@ -51,23 +51,25 @@ def test_a_command_that_the_cluster_does_not_answer_is_told_above_the_form(olga:
 def test_trying_a_form_says_nothing_above_it_and_takes_nothing_away_from_there(olga: Client) -> None:
     fields = {**fields_of(olga.get(SCALE).content.decode()), "replicas_": "3"}
     assert refused_in(olga.post(SCALE, {**fields, "try": "1"}).content.decode()) == ""
-    trial = olga.post(f"{SCALE}trial/", fields).content.decode()
+    trial = olga.post(f"{SCALE}preview/", fields).content.decode()
     assert 'id="preview"' in trial
     assert 'id="command-error"' not in trial
 
 
-def test_a_manifest_that_the_cluster_refuses_is_told_above_the_form_with_what_the_cluster_said(desk: Desk) -> None:
-    fields = desk.open("apply")
+def test_a_manifest_that_the_cluster_refuses_is_told_above_the_form_with_what_the_cluster_said(
+    forms: FormClient,
+) -> None:
+    fields = forms.open("apply")
     manifest = yaml.safe_load(fields["manifest"])
     manifest["metadata"]["labels"] = {"team": "not a label"}
     written = yaml.safe_dump(manifest)
-    answer = desk.send("apply", {**fields, "manifest": written})
+    answer = forms.send("apply", {**fields, "manifest": written})
     page = answer.content.decode()
     assert answer.status_code == 422
     assert "not a label" in refused_in(page)
     assert fields_of(page)["manifest"].strip() == written.strip()
 
 
-def test_a_rule_that_a_form_breaks_is_told_above_it_too(desk: Desk) -> None:
-    page = desk.change("scale", replicas_="two").content.decode()
+def test_a_rule_that_a_form_breaks_is_told_above_it_too(forms: FormClient) -> None:
+    page = forms.change("scale", replicas_="two").content.decode()
     assert "whole number" in refused_in(page)

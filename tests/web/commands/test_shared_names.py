@@ -44,7 +44,7 @@ def test_only_the_group_has_a_number_and_the_clique_says_why_it_has_none(admin: 
 
 def test_a_number_that_somebody_types_is_the_group_s(admin: Client) -> None:
     fields = fields_of(admin.get(f"{PAGE}scale/").content.decode())
-    tried = admin.post(f"{PAGE}scale/trial/", {**fields, "replicas_web": "4"})
+    tried = admin.post(f"{PAGE}scale/preview/", {**fields, "replicas_web": "4"})
     changes = say(tried, "changes")
     assert "- replicas: 2" in changes
     assert "+ replicas: 4" in changes

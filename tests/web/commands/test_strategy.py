@@ -50,7 +50,9 @@ def store(row: models.Cluster, web: Any = None, **spec: Any) -> None:
 def trial(client: Client, **changes: str) -> Any:
     """Try the form as it was opened, with some fields changed."""
     fields = fields_of(client.get(PAGE).content.decode())
-    return client.post(f"{PAGE}trial/", {**fields, **{name.replace("__", "."): text for name, text in changes.items()}})
+    return client.post(
+        f"{PAGE}preview/", {**fields, **{name.replace("__", "."): text for name, text in changes.items()}}
+    )
 
 
 def test_the_form_holds_what_the_workload_says_and_what_it_comes_to(

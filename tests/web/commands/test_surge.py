@@ -101,10 +101,10 @@ def fail_with(
     tried: list[str] = []
     delete = surge._delete_owner
 
-    def fail(site: Any, holder: PodOwner, *, dry_run: bool) -> Any:
+    def fail(client: Any, holder: PodOwner, *, dry_run: bool) -> Any:
         tried.append(holder.name)
         if is_carried_out:
-            delete(site, holder, dry_run=dry_run)
+            delete(client, holder, dry_run=dry_run)
         raise error()
 
     monkeypatch.setattr(surge, "_delete_owner", fail)

@@ -14,39 +14,39 @@ from rollouts.mirror.other_operator import GROVE_FINALIZER
 from rollouts.web.commands.forms import url_kwargs
 from tests.markup import compact
 from tests.services.grove import GROVES_HASH, hand_to_grove
-from tests.web.commands.filling import Desk, fields_of, say
+from tests.web.commands.filling import FormClient, fields_of, say
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def kept(running: Desk) -> Desk:
+def kept(running: FormClient) -> FormClient:
     """A workload that runs, as Grove's own operator has left it behind."""
     hand_to_grove(running.stage.cluster, running.stage.namespace)
     running.stage.observe()
     return running
 
 
-def page_of(desk: Desk) -> Any:
+def page_of(forms: FormClient) -> Any:
     """Return the page of the workload."""
-    answer = desk.client.get(reverse("workload", kwargs=url_kwargs(desk.stage.place)))
+    answer = forms.client.get(reverse("workload", kwargs=url_kwargs(forms.stage.place)))
     assert answer.status_code == 200
     return answer
 
 
-def try_out(desk: Desk) -> str:
+def try_out(forms: FormClient) -> str:
     """Return what stands beside the form."""
-    page = desk.client.get(desk.address("take-over")).content.decode()
-    return compact(desk.client.post(f"{desk.address('take-over')}trial/", fields_of(page)).content.decode())
+    page = forms.client.get(forms.address("take-over")).content.decode()
+    return compact(forms.client.post(f"{forms.address('take-over')}preview/", fields_of(page)).content.decode())
 
 
-def agree(desk: Desk) -> dict[str, str]:
+def agree(forms: FormClient) -> dict[str, str]:
     """Return the form with its box ticked."""
-    (asked,) = re.findall(r'name="agreed" value="([^"]+)"', try_out(desk))
-    return {**desk.open("take-over"), "agreed": unescape(asked)}
+    (asked,) = re.findall(r'name="agreed" value="([^"]+)"', try_out(forms))
+    return {**forms.open("take-over"), "agreed": unescape(asked)}
 
 
-def test_the_page_of_a_workload_of_groves_says_so_and_leads_to_the_takeover(running: Desk) -> None:
+def test_the_page_of_a_workload_of_groves_says_so_and_leads_to_the_takeover(running: FormClient) -> None:
     where = running.address("take-over")
     assert where not in page_of(running).content.decode()
     hand_to_grove(running.stage.cluster, running.stage.namespace)
@@ -56,7 +56,7 @@ def test_the_page_of_a_workload_of_groves_says_so_and_leads_to_the_takeover(runn
     assert where in page.content.decode()
 
 
-def test_the_dry_run_names_every_object_and_changes_nothing(kept: Desk) -> None:
+def test_the_dry_run_names_every_object_and_changes_nothing(kept: FormClient) -> None:
     before = kept.stage.stored()
     shown = unescape(try_out(kept))
     # 6 pods, 3 PodCliques, a group, a gang, the set
@@ -67,14 +67,14 @@ def test_the_dry_run_names_every_object_and_changes_nothing(kept: Desk) -> None:
     assert kept.stage.stored() == before
 
 
-def test_whoever_does_not_say_that_the_operator_is_gone_takes_nothing_over(kept: Desk) -> None:
+def test_whoever_does_not_say_that_the_operator_is_gone_takes_nothing_over(kept: FormClient) -> None:
     answer = kept.send("take-over", kept.open("take-over"))
     assert answer.status_code == 422
     assert "Tick the box" in say(answer)
     assert GROVE_FINALIZER in kept.stage.stored()["metadata"]["finalizers"]
 
 
-def test_the_form_takes_over_once_and_leads_back(kept: Desk) -> None:
+def test_the_form_takes_over_once_and_leads_back(kept: FormClient) -> None:
     fields, pods = agree(kept), {pod["metadata"]["uid"] for pod in kept.stage.loop.pods()}
     assert kept.send("take-over", fields).status_code == 302
     assert "Grove UI manages chat now. 12 objects were changed; none of the 6 pods was replaced." in say(page_of(kept))
@@ -88,7 +88,7 @@ def test_the_form_takes_over_once_and_leads_back(kept: Desk) -> None:
     assert "Nothing to change: Grove UI already manages every object." in unescape(try_out(kept))
 
 
-def test_the_form_says_why_a_takeover_is_refused(kept: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_form_says_why_a_takeover_is_refused(kept: FormClient, monkeypatch: pytest.MonkeyPatch) -> None:
     fields = agree(kept)
     monkeypatch.setattr(
         other_operator.OperatorCheck, "check_now", lambda *_: "Grove's own operator runs in this cluster."

@@ -18,7 +18,7 @@ from tests.markup import compact
 from tests.services.conftest import ONE_REPLICA
 from tests.services.grove import delete_sets_of_grove, hand_to_grove
 from tests.web.commands.conftest import sign_in
-from tests.web.commands.filling import Desk, Fields, fields_of, say
+from tests.web.commands.filling import Fields, FormClient, fields_of, say
 
 pytestmark = pytest.mark.django_db
 
@@ -30,7 +30,7 @@ def _alone(cluster: ClusterClient) -> None:
 
 
 @pytest.fixture
-def kept(running: Desk) -> Desk:
+def kept(running: FormClient) -> FormClient:
     """Two workloads as Grove's own operator has left them behind: chat runs, other has no pods yet."""
     running.client = sign_in("admin", "anna")
     add_set(running, "other")
@@ -39,54 +39,54 @@ def kept(running: Desk) -> Desk:
     return running
 
 
-def add_set(desk: Desk, name: str) -> None:
+def add_set(forms: FormClient, name: str) -> None:
     """Create a set of Grove's."""
-    manifest = small({"metadata.namespace": desk.stage.namespace, "metadata.name": name, **ONE_REPLICA})
+    manifest = small({"metadata.namespace": forms.stage.namespace, "metadata.name": name, **ONE_REPLICA})
     manifest["metadata"]["finalizers"] = [GROVE_FINALIZER]
-    desk.stage.cluster.create(PODCLIQUESETS, manifest)
+    forms.stage.cluster.create(PODCLIQUESETS, manifest)
 
 
-def where(desk: Desk) -> str:
+def where(forms: FormClient) -> str:
     """Return the address of the form."""
-    return reverse("steer-take-over-cluster", kwargs={"cluster": desk.stage.cluster_name})
+    return reverse("command-take-over-cluster", kwargs={"cluster": forms.stage.cluster_name})
 
 
-def open_form(desk: Desk) -> Any:
+def open_form(forms: FormClient) -> Any:
     """Return the page before its dry run."""
-    return desk.client.get(where(desk))
+    return forms.client.get(where(forms))
 
 
-def run_dry(desk: Desk) -> Any:
+def run_dry(forms: FormClient) -> Any:
     """Return the dry run, which the page requests when it opens."""
-    fields = fields_of(open_form(desk).content.decode())
-    return desk.client.post(f"{where(desk)}trial/", fields)
+    fields = fields_of(open_form(forms).content.decode())
+    return forms.client.post(f"{where(forms)}preview/", fields)
 
 
-def agree(desk: Desk) -> Fields:
+def agree(forms: FormClient) -> Fields:
     """Return the form with the dry run of this moment, and its box ticked."""
-    page = compact(run_dry(desk).content.decode())
+    page = compact(run_dry(forms).content.decode())
     (asked,) = re.findall(r'name="agreed" value="([^"]+)"', page)
     (seen,) = re.findall(r'name="seen" value="([^"]+)"', page)
-    return {**fields_of(open_form(desk).content.decode()), "seen": unescape(seen), "agreed": unescape(asked)}
+    return {**fields_of(open_form(forms).content.decode()), "seen": unescape(seen), "agreed": unescape(asked)}
 
 
-def send(desk: Desk, fields: Fields) -> Any:
+def send(forms: FormClient, fields: Fields) -> Any:
     """Send the form."""
-    answer = desk.client.post(where(desk), fields)
-    desk.stage.observe()
+    answer = forms.client.post(where(forms), fields)
+    forms.stage.observe()
     return answer
 
 
-def is_groves(desk: Desk, name: str) -> bool:
+def is_groves(forms: FormClient, name: str) -> bool:
     """Whether a set has Grove's finalizer."""
-    stored = desk.stage.cluster.get(PODCLIQUESETS, name, namespace=desk.stage.namespace)
+    stored = forms.stage.cluster.get(PODCLIQUESETS, name, namespace=forms.stage.namespace)
     return GROVE_FINALIZER in stored["metadata"].get("finalizers", [])
 
 
 # ---- where it is found
 
 
-def test_the_page_of_clusters_leads_to_the_takeover_where_grove_has_workloads(running: Desk) -> None:
+def test_the_page_of_clusters_leads_to_the_takeover_where_grove_has_workloads(running: FormClient) -> None:
     page = running.client.get(reverse("page-clusters"))
     assert where(running) not in page.content.decode()
     hand_to_grove(running.stage.cluster, running.stage.namespace)
@@ -97,14 +97,14 @@ def test_the_page_of_clusters_leads_to_the_takeover_where_grove_has_workloads(ru
     assert where(running) in page.content.decode()
 
 
-def test_without_workloads_of_grove_there_is_nothing_to_take_over(running: Desk) -> None:
+def test_without_workloads_of_grove_there_is_nothing_to_take_over(running: FormClient) -> None:
     running.client = sign_in("admin", "anna")
     page = open_form(running)
     assert "manages no workload" in say(page, "blocked")
     assert "hx-post" not in page.content.decode()
 
 
-def test_a_grant_for_one_namespace_is_not_enough(kept: Desk, operator: Client) -> None:
+def test_a_grant_for_one_namespace_is_not_enough(kept: FormClient, operator: Client) -> None:
     kept.client = operator
     assert "your account has no grant for all namespaces of the cluster" in say(open_form(kept), "blocked")
     assert send(kept, {"seen": "", "agreed": ""}).status_code == 403
@@ -115,7 +115,7 @@ def test_a_grant_for_one_namespace_is_not_enough(kept: Desk, operator: Client) -
 # ---- the dry run
 
 
-def test_the_dry_run_lists_every_workload_and_changes_nothing(kept: Desk) -> None:
+def test_the_dry_run_lists_every_workload_and_changes_nothing(kept: FormClient) -> None:
     kept.stage.cluster.delete(PODCLIQUESETS, "other", namespace=kept.stage.namespace)
     before = kept.stage.stored()
     answer = run_dry(kept)
@@ -128,7 +128,7 @@ def test_the_dry_run_lists_every_workload_and_changes_nothing(kept: Desk) -> Non
     assert not AuditEntry.objects.exists()
 
 
-def test_a_dry_run_without_a_workload_that_can_be_taken_over_asks_for_no_confirmation(kept: Desk) -> None:
+def test_a_dry_run_without_a_workload_that_can_be_taken_over_asks_for_no_confirmation(kept: FormClient) -> None:
     for name in ("chat", "other"):
         kept.stage.cluster.delete(PODCLIQUESETS, name, namespace=kept.stage.namespace)
     answer = run_dry(kept)
@@ -141,7 +141,7 @@ def say_row(row: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", row)).strip()
 
 
-def test_nothing_is_taken_over_without_the_dry_run_or_the_tick(kept: Desk) -> None:
+def test_nothing_is_taken_over_without_the_dry_run_or_the_tick(kept: FormClient) -> None:
     bare = fields_of(open_form(kept).content.decode())
     answer = send(kept, bare)
     assert (answer.status_code, "Wait for a dry run" in say(answer)) == (422, True)
@@ -157,7 +157,7 @@ def test_nothing_is_taken_over_without_the_dry_run_or_the_tick(kept: Desk) -> No
 # ---- the command
 
 
-def test_the_form_takes_all_workloads_over_and_leads_back(kept: Desk) -> None:
+def test_the_form_takes_all_workloads_over_and_leads_back(kept: FormClient) -> None:
     fields, pods = agree(kept), {pod["metadata"]["uid"] for pod in kept.stage.loop.pods()}
     answer = send(kept, fields)
     assert (answer.status_code, answer.headers["Location"]) == (302, reverse("page-clusters"))
@@ -178,7 +178,7 @@ def test_the_form_takes_all_workloads_over_and_leads_back(kept: Desk) -> None:
     assert "Nothing to change." in say(kept.client.get(reverse("page-clusters")))
 
 
-def test_a_workload_that_has_changed_since_the_dry_run_is_left_and_named(kept: Desk) -> None:
+def test_a_workload_that_has_changed_since_the_dry_run_is_left_and_named(kept: FormClient) -> None:
     fields = agree(kept)
     kept.stage.edit_elsewhere(replicas=2)
     answer = send(kept, fields)
@@ -193,7 +193,7 @@ def test_a_workload_that_has_changed_since_the_dry_run_is_left_and_named(kept: D
     assert not is_groves(kept, "chat")
 
 
-def test_a_workload_that_is_new_since_the_dry_run_is_left_for_the_next(kept: Desk) -> None:
+def test_a_workload_that_is_new_since_the_dry_run_is_left_for_the_next(kept: FormClient) -> None:
     fields = agree(kept)
     add_set(kept, "newcomer")
     assert send(kept, fields).headers["Location"] == where(kept)
@@ -202,7 +202,7 @@ def test_a_workload_that_is_new_since_the_dry_run_is_left_for_the_next(kept: Des
     assert is_groves(kept, "newcomer")
 
 
-def test_a_takeover_is_refused_while_groves_operator_runs(kept: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_takeover_is_refused_while_groves_operator_runs(kept: FormClient, monkeypatch: pytest.MonkeyPatch) -> None:
     fields = agree(kept)
     sentence = "Grove's own operator runs in this cluster."
     monkeypatch.setattr(other_operator.OperatorCheck, "check_now", lambda *_: sentence)

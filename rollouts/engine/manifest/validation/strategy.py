@@ -1,8 +1,8 @@
 """Rules of the update strategy: which strategy accepts which budgets, and how large they may be.
 
 A strategy that uses one kind of budget refuses the other kind. A strategy that uses none accepts both with a warning,
-so that a switch of the strategy is an edit of one field. Budgets are compared with replicas when they are written, not
-when something is scaled later (`model.budget` resolves them then).
+so that a switch of the strategy is an edit of one field (`docs/semantics.md` 13). Budgets are compared with replicas
+when they are written, not when something is scaled later: `model.budget` resolves them then (`docs/semantics.md` 3).
 """
 
 from collections.abc import Iterator

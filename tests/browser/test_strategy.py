@@ -53,7 +53,7 @@ def context(browser: Browser, site: Product, sandbox: Sandbox) -> Iterator[Brows
 def page(context: BrowserContext, sandbox: Sandbox) -> Iterator[Page]:
     """The form, tried once."""
     opened = sign_in(context, WORKLOAD)
-    expect(opened.locator("#picture header")).to_contain_text("1 of 1 available")
+    expect(opened.locator("#pod-grid header")).to_contain_text("1 of 1 available")
     opened.goto(PAGE)
     expect(opened.locator("#preview")).to_contain_text("What the next rollout would do")
     yield opened

@@ -11,7 +11,7 @@ import pytest
 
 from rollouts.cluster import ClusterClient
 from rollouts.cluster.resources import NAMESPACES
-from tests.scenarios.sites import Site
+from tests.scenarios.running_clusters import TargetCluster
 from tests.servers import find_cluster
 
 
@@ -19,11 +19,11 @@ from tests.servers import find_cluster
     scope="session",
     params=[pytest.param("sandbox"), pytest.param("kube-apiserver", marks=pytest.mark.apiserver)],
 )
-def site(request: pytest.FixtureRequest) -> Site:
+def target(request: pytest.FixtureRequest) -> TargetCluster:
     """One of the two clusters, with nodes."""
     if request.param == "kube-apiserver":
         return find_cluster()
-    sandbox: Site = request.getfixturevalue("sandbox_with_nodes")
+    sandbox: TargetCluster = request.getfixturevalue("sandbox_with_nodes")
     return sandbox
 
 

@@ -29,7 +29,7 @@ TERMINATION_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class TargetCluster:
     """A cluster without a controller."""
 
     name: str
@@ -39,7 +39,9 @@ class Site:
 
 
 @contextlib.contextmanager
-def real_site(*flags: str, ready: float = READY_SECONDS, termination: float = TERMINATION_SECONDS) -> Iterator[Site]:
+def running_real_cluster(
+    *flags: str, ready: float = READY_SECONDS, termination: float = TERMINATION_SECONDS
+) -> Iterator[TargetCluster]:
     """Run a real API server with the garbage collector and the stand-in for scheduler and kubelets."""
     if lacking := missing_binaries("kube-controller-manager"):
         missing(" and ".join(lacking), HOW_TO_GET_THEM)
@@ -51,13 +53,15 @@ def real_site(*flags: str, ready: float = READY_SECONDS, termination: float = TE
             running_controller_manager(server),
             running_standin(server.kubeconfig, ready=ready, termination=termination),
         ):
-            yield Site("real", server.kubeconfig, cluster, server)
+            yield TargetCluster("real", server.kubeconfig, cluster, server)
 
 
 @contextlib.contextmanager
-def sandbox_site(folder: Path) -> Iterator[Site]:
+def running_sandbox_cluster(folder: Path) -> Iterator[TargetCluster]:
     """Run the sandbox without nodes and samples."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     pace = {"SANDBOX_READY_SECONDS": str(READY_SECONDS), "SANDBOX_TERMINATION_SECONDS": str(TERMINATION_SECONDS)}
     with SandboxProcess(folder, SANDBOX_NODES="cpu=0,gpu=0", **pace) as sandbox:
-        yield Site("sandbox", sandbox.kubeconfig, ClusterClient(kubeconfig(sandbox.kubeconfig), retry_policy=PATIENCE))
+        yield TargetCluster(
+            "sandbox", sandbox.kubeconfig, ClusterClient(kubeconfig(sandbox.kubeconfig), retry_policy=PATIENCE)
+        )
