@@ -1,12 +1,14 @@
-"""The two clusters that passes run on: the sandbox, and a real kube-apiserver with the controllers that it needs."""
+"""The sandbox and a real kube-apiserver with its controllers, on which passes run, and a small set there."""
 
 import pytest
 
 from rollouts.cluster import ClusterClient
 from tests import both_sites
+from tests.controller import small_set
 from tests.scenarios.sites import Site
 
 site, namespace = both_sites.site, both_sites.namespace
+loop = small_set.loop
 
 
 @pytest.fixture
