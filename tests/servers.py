@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from rollouts.cluster import ClusterClient, kubeconfig
 from tests.apiserver import HOW_TO_GET_THEM, ApiServer, install_definitions, missing_binaries, running_apiserver
 from tests.data_folders import prepared_data_folder
+from tests.nodes import make_nodes
 from tests.parts import missing
 from tests.scenarios.running_clusters import PATIENCE, TargetCluster, running_real_cluster
 from tests.shared_servers import find_shared_server
-from tests.standin import make_nodes
 
 __all__ = ["apiserver", "cluster", "find_apiserver", "find_cluster", "make_roomy_nodes", "prepared_data_folder"]
 

@@ -27,10 +27,10 @@ from rollouts.engine.model.names import CLIQUE, PART_OF, POD_INDEX
 from rollouts.engine.model.times import render_time
 from rollouts.runtime import connections
 from tests.controller.loop import observe
+from tests.nodes import make_nodes
 from tests.scenarios.running_clusters import running_sandbox_cluster
 from tests.scenarios.scene import is_ready
 from tests.scenarios.stage import clique, group, podcliqueset
-from tests.standin import make_nodes
 
 CLUSTER: Final = "sandbox"
 NAMESPACE: Final = "team-a"

@@ -35,8 +35,9 @@ from tests.apiserver import (
 )
 from tests.controlling import BEAT, WATCHER, WORKER, Controller, running_controller
 from tests.deploy.manifests import GROVE, load
+from tests.nodes import make_nodes
 from tests.scenarios.scene import is_leaving, is_ready
-from tests.standin import make_nodes, running_standin
+from tests.standin.process import running_standin
 
 STATEFULSETS = Resource("apps", "v1", "statefulsets", "StatefulSet")
 PODS_IN_A_ROW = 30

@@ -15,21 +15,13 @@ from rollouts.engine.model.times import render_time
 from rollouts.models import Rollout, StrategyOverride
 from rollouts.queue.results import RequeueAfter
 from tests.controller.loop import SECONDS, Loop
-from tests.controller.test_reconciler import ONE_REPLICA, change_image, is_updated, make
+from tests.controller.small_set import ONE_REPLICA, change_image, is_updated, make
 from tests.engine.manifests import small
 from tests.project.running import wait_until
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis")]
 
 ON_SANDBOX = pytest.mark.parametrize("target", [pytest.param("sandbox")], indirect=True)
-
-
-@pytest.fixture
-def loop(cluster: ClusterClient, namespace: str) -> Loop:
-    """A small set that is deployed."""
-    deployed = make(cluster, namespace)
-    deployed.run(deployed.is_complete)
-    return deployed
 
 
 @ON_SANDBOX

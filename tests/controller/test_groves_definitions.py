@@ -1,6 +1,6 @@
 """On a cluster with the CRDs that Grove's own operator installs nothing is written until ours replace them.
 
-This file has an API server of its own: other tests need our CRDs. The folder `groves_definitions` has what Grove's CRDs
+This file has an API server of its own: other tests need our CRDs. `tests/groves_definitions` has what Grove's CRDs
 accept and store: the same names, but one selected pod or replica at a time, and nothing that Grove UI adds.
 """
 
@@ -30,7 +30,7 @@ from tests.apiserver import (
     running_apiserver,
 )
 from tests.contract.manifests import pod_clique_set
-from tests.controller.test_other_operator import (
+from tests.groves_operator import (
     GROVES_DEFINITIONS,
     KEY,
     PLACE,

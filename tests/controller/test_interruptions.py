@@ -20,7 +20,7 @@ from rollouts.cluster.resources import EVENTS, NAMESPACES, PODCLIQUESETS, PODS
 from rollouts.models import Revision, Rollout, Step, Workload
 from tests.controller.interruptions import Interrupted, Way, is_first_time
 from tests.controller.loop import Loop, observe
-from tests.controller.test_reconciler import change_image
+from tests.controller.small_set import change_image
 from tests.deploy.manifests import REMOVED
 from tests.engine.manifests import small
 

@@ -11,7 +11,7 @@ from rollouts.queue.results import Stop
 from tests.builtin_resources import CONFIGMAPS
 from tests.controller.interruptions import Interrupted, Way
 from tests.controller.loop import Loop
-from tests.controller.test_reconciler import ONE_REPLICA, PODS_OF_ONE, change_image, make
+from tests.controller.small_set import ONE_REPLICA, PODS_OF_ONE, change_image, make
 from tests.engine.manifests import small
 from tests.project.running import wait_until
 from tests.services.grove import write_as_grove

@@ -17,7 +17,7 @@ from rollouts.engine.rollout.ready_times import measure_ready_times
 from rollouts.queue.results import Done
 from tests.controller.interruptions import Interrupted, Way
 from tests.controller.loop import Loop
-from tests.controller.test_reconciler import change_image, images, make
+from tests.controller.small_set import change_image, images, make
 from tests.engine.manifests import workload_of
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis")]

@@ -5,90 +5,30 @@ import time
 from collections.abc import Generator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final
+from typing import Any
 
 import pytest
 from redis import Redis
 
 from rollouts import mirror
-from rollouts.cluster import ClusterClient, Forbidden, NotFound, Obj, Resource
-from rollouts.cluster.resources import (
-    EVENTS,
-    PODCLIQUES,
-    PODCLIQUESCALINGGROUPS,
-    PODCLIQUESETS,
-    PODGANGS,
-    PODS,
-    SERVICES,
-)
+from rollouts.cluster import ClusterClient, NotFound, Obj
+from rollouts.cluster.resources import PODCLIQUES, PODCLIQUESCALINGGROUPS, PODCLIQUESETS, PODGANGS, PODS, SERVICES
 from rollouts.controller import reconciler, rounds
 from rollouts.controller.executor import WriteRecord
 from rollouts.controller.reconciler import reconcile
 from rollouts.controller.rounds import Round, RoundsEnd, plan_rounds
-from rollouts.engine.manifest.validation import find_unsupported
 from rollouts.engine.model import names
 from rollouts.engine.model.observed import Observed
 from rollouts.models import Pod, Revision, Rollout, Sample, Step, StrategyOverride
-from rollouts.queue.results import Done, Requeue, RequeueAfter, Retry, Stop
+from rollouts.queue.results import Done, Requeue, RequeueAfter, Retry
 from rollouts.telemetry import heartbeats
-from tests.controller.interruptions import Interrupted, Way, is_first_time
+from tests.controller.interruptions import Interrupted, Way
 from tests.controller.loop import Loop
+from tests.controller.small_set import PODS_OF_ONE, change_image, images, is_updated, listed, make, outcomes, told
 from tests.engine.manifests import pod as pod_spec
-from tests.engine.manifests import small
 from tests.project.running import wait_until
 
 pytestmark = [pytest.mark.database, pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("redis")]
-
-ONE_REPLICA: Final = {"spec.replicas": 1, "spec.template.podCliqueScalingGroups.0.replicas": 1}
-PODS_OF_ONE: Final = 3 + 3
-ON_REAL: Final = pytest.mark.parametrize(
-    "target", [pytest.param("kube-apiserver", marks=pytest.mark.apiserver)], indirect=True
-)
-
-
-def make(cluster: ClusterClient, namespace: str, edits: dict[str, Any] | None = None) -> Loop:
-    """Create a small set and return the loop over it."""
-    cluster.create(PODCLIQUESETS, small({"metadata.namespace": namespace, **ONE_REPLICA, **(edits or {})}))
-    return Loop(cluster, namespace, "chat")
-
-
-@pytest.fixture
-def loop(cluster: ClusterClient, namespace: str) -> Loop:
-    """A small set that is deployed."""
-    deployed = make(cluster, namespace)
-    deployed.run(deployed.is_complete)
-    return deployed
-
-
-def change_image(loop: Loop, image: str) -> None:
-    """Give the frontend another image."""
-    cliques = loop.stored()["spec"]["template"]["cliques"]
-    cliques[0]["spec"]["podSpec"]["containers"][0]["image"] = image
-    change = {"spec": {"template": {"cliques": cliques}}}
-    loop.cluster.patch_merge(PODCLIQUESETS, loop.name, change, namespace=loop.namespace)
-
-
-def images(loop: Loop) -> list[str]:
-    """Return the images of the frontend's pods."""
-    mine = [pod for pod in loop.pods() if pod["metadata"]["labels"][names.CLIQUE].endswith("frontend")]
-    return sorted(pod["spec"]["containers"][0]["image"] for pod in mine)
-
-
-def is_updated(loop: Loop, image: str) -> bool:
-    """Return whether an update to an image has ended."""
-    return set(images(loop)) == {image} and loop.is_complete()
-
-
-def outcomes() -> list[str]:
-    """Return the outcomes of the rollouts, oldest first."""
-    return [row.outcome for row in Rollout.objects.order_by("started", "id")]
-
-
-def told(loop: Loop) -> list[str]:
-    """Return the reasons of the Events about the set, in their order."""
-    events = loop.cluster.list(EVENTS, namespace=loop.namespace).items
-    mine = [event for event in events if event["involvedObject"].get("kind") == "PodCliqueSet"]
-    return [event["reason"] for event in sorted(mine, key=lambda one: int(one["metadata"]["resourceVersion"]))]
 
 
 # ---- the way things go
@@ -123,87 +63,6 @@ def test_a_set_settles_whose_planning_takes_longer_than_a_pass_should(
     loop.run(lambda: loop.is_complete() and loop.outcomes[-1] == Done())
     cliques = cluster.list(PODCLIQUES, namespace=namespace).items
     assert [one["status"]["readyReplicas"] for one in cliques] == [one["spec"]["replicas"] for one in cliques]
-
-
-def test_a_pass_that_ends_early_names_the_pods_that_it_has_replaced(
-    loop: Loop, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rounds, "MAX_SECONDS", 0.0)
-    assert count_true_selections(loop) > 0
-
-
-def test_a_pass_whose_write_somebody_forestalls_names_the_pods_that_it_has_replaced(loop: Loop) -> None:
-    first_times = is_first_time()
-    conflicting = Interrupted(
-        loop.cluster, Way.CONFLICT, lambda number, call: call.startswith("create pods") and first_times(number, call)
-    )
-    loop.cluster = conflicting.as_cluster()
-    assert count_true_selections(loop) > 0
-    assert conflicting.interruptions >= 3
-
-
-@pytest.mark.parametrize("way", [*Way], ids=lambda way: way.name)
-def test_an_interrupted_pass_loses_no_name_of_a_pod_that_it_has_replaced(loop: Loop, way: Way) -> None:
-    first_times, calls = is_first_time(), ("delete pods ", "create pods ", "update podcliques ")
-    interrupted = Interrupted(
-        loop.cluster, way, lambda number, call: call.startswith(calls) and first_times(number, call)
-    )
-    loop.cluster = interrupted.as_cluster()
-    assert count_true_selections(loop, interrupted) > 0
-    assert interrupted.interruptions >= 3
-
-
-class WithoutStatuses(Interrupted):
-    """A cluster that rejects the statuses of PodCliques."""
-
-    def update(self, resource: Resource, obj: Obj, **options: Any) -> Obj:
-        if resource == PODCLIQUES:
-            self.interruptions += 1
-            raise Forbidden('podcliques "chat-0-frontend" is forbidden: not allowed to update podcliques/status')
-        return super().update(resource, obj, **options)
-
-
-def test_an_update_goes_on_though_the_cluster_refuses_the_status_that_names_what_it_replaces(loop: Loop) -> None:
-    change_image(loop, "two")
-    refusing = WithoutStatuses(loop.cluster, Way.CUT_BEFORE, lambda _number, _call: False)
-    loop.cluster = refusing.as_cluster()
-    loop.run(lambda: set(images(loop)) == {"two"})
-    assert refusing.interruptions > 0
-    assert loop.condition("WriteDenied")["reason"] == "Forbidden"
-
-
-def count_true_selections(loop: Loop, interrupted: Interrupted | None = None) -> int:
-    """Update the frontend and return how often its status named pods; it must name all that were replaced so far.
-
-    Pods are named before they are deleted. After an interruption one pass learns what was deleted; from the next pass
-    on no existing pod is named.
-    """
-
-    def frontends() -> dict[str, str]:
-        mine = [pod for pod in loop.pods() if pod["metadata"]["labels"][names.CLIQUE].endswith("frontend")]
-        return {pod["metadata"]["name"]: pod["spec"]["containers"][0]["image"] for pod in mine}
-
-    originals, found, former, calm = {*frontends()}, list[int](), 0, 0
-
-    def look() -> None:
-        nonlocal former, calm
-        interruptions = 0 if interrupted is None else interrupted.interruptions
-        former, calm = interruptions, calm + 1 if interruptions == former else 0
-        clique = loop.cluster.get(PODCLIQUES, "chat-0-frontend", namespace=loop.namespace)
-        progress = (clique.get("status") or {}).get("updateProgress") or {}
-        if "updateEndedAt" not in progress:
-            selected = progress.get("readyPodsSelectedToUpdate") or {}
-            told = [*selected.get("current", ()), *selected.get("completed", ())]
-            gone = originals - {*frontends()}
-            assert len(told) == len({*told})
-            assert originals >= {*told} >= gone
-            assert {*told} == gone or calm < 2
-            found.append(len(told))
-
-    change_image(loop, "two")
-    process = contextlib.nullcontext if interrupted is None else interrupted.one_process
-    loop.run(lambda: is_updated(loop, "two"), look, process=process)
-    return sum(map(bool, found))
 
 
 def test_what_a_pass_wrote_the_next_one_sees_without_looking(cluster: ClusterClient, namespace: str) -> None:
@@ -370,11 +229,6 @@ def test_deleting_a_set_ends_its_rollout_and_leaves_nothing_behind(loop: Loop) -
     assert loop.take_pass() == Done()
 
 
-def listed(loop: Loop, resource: Resource) -> list[Obj]:
-    """Return the objects of a kind in the namespace of the loop."""
-    return list(loop.cluster.list(resource, namespace=loop.namespace).items)
-
-
 def test_a_set_that_is_held_while_it_leaves_gets_nothing_new(loop: Loop) -> None:
     held = {"metadata": {"finalizers": ["a.example/held"]}}
     loop.cluster.patch_merge(PODCLIQUESETS, loop.name, held, namespace=loop.namespace)
@@ -458,77 +312,6 @@ def test_a_replica_of_which_only_its_gang_is_left_is_rebuilt(loop: Loop) -> None
     assert same["metadata"]["uid"] == gang["metadata"]["uid"]
 
 
-# ---- what finds no place
-
-
-def test_a_first_deployment_that_finds_no_node_is_told_by_an_event(cluster: ClusterClient, namespace: str) -> None:
-    pods = "spec.template.cliques.0.spec.podSpec.nodeSelector"
-    loop = make(cluster, namespace, {pods: {"example.com/pool": "nowhere"}})
-    loop.run(lambda: "Unschedulable" in {reason_of_no_node(pod) for pod in loop.pods()})
-    for seconds in (3600.0, 3630.0):
-        loop.observe()
-        loop.take_pass(time.time() + seconds)
-        assert loop.condition("Progressing")["reason"] == "ReplicaUnschedulable"
-        assert told(loop) == ["ReplicaUnschedulable"]
-    (event,) = [one for one in listed(loop, EVENTS) if one["reason"] == "ReplicaUnschedulable"]
-    assert event["type"] == "Warning"
-    assert "chat-0-frontend" in event["message"]
-
-
-def reason_of_no_node(pod: Obj) -> str:
-    """Return the reason why a pod has no node."""
-    conditions = pod.get("status", {}).get("conditions") or ()
-    return next((one.get("reason", "") for one in conditions if one["type"] == "PodScheduled"), "")
-
-
-# ---- what has no effect
-
-
-def test_a_set_says_which_of_its_fields_have_no_effect_until_none_has(cluster: ClusterClient, namespace: str) -> None:
-    edits = {"spec.progressDeadlineSeconds": 600, "spec.template.cliques.0.spec.autoScalingConfig": {"maxReplicas": 5}}
-    loop = make(cluster, namespace, edits)
-    loop.run(lambda: loop.is_complete() and loop.outcomes[-1] == Done())
-    condition = loop.condition("Unsupported")
-    assert (condition["status"], condition["reason"]) == ("True", "FieldsWithoutEffect")
-    fields = "spec.progressDeadlineSeconds, spec.template.cliques[0].spec.autoScalingConfig"
-    assert condition["message"].startswith(f"These fields have no effect: {fields}. ")
-    assert "no HorizontalPodAutoscaler" in condition["message"]
-    assert told(loop).count("Unsupported") == 1
-    change_image(loop, "two")
-    loop.run(lambda: is_updated(loop, "two"))
-    assert told(loop).count("Unsupported") == 1
-    assert loop.condition("Unsupported") == condition
-    cliques = loop.stored()["spec"]["template"]["cliques"]
-    del cliques[0]["spec"]["autoScalingConfig"]
-    change = {"spec": {"progressDeadlineSeconds": None, "template": {"cliques": cliques}}}
-    cluster.patch_merge(PODCLIQUESETS, "chat", change, namespace=namespace)
-    loop.run(lambda: not loop.condition("Unsupported"))
-    assert told(loop).count("Unsupported") == 1
-
-
-def test_a_set_of_many_cliques_names_every_field_that_has_no_effect(cluster: ClusterClient, namespace: str) -> None:
-    cliques = [
-        {
-            "name": f"c{index}",
-            "topologyConstraint": {"pack": {"required": "rack"}},
-            "spec": {"roleName": f"c{index}", "autoScalingConfig": {"maxReplicas": 3}, "podSpec": pod_spec()},
-        }
-        for index in range(20)
-    ]
-    edits = {"spec.replicas": 0, "spec.template.podCliqueScalingGroups": [], "spec.template.cliques": cliques}
-    manifest = small({"metadata.namespace": namespace, **edits})
-    cluster.create(PODCLIQUESETS, manifest)
-    loop = Loop(cluster, namespace, "chat")
-    loop.run(lambda: bool(loop.condition("Unsupported")) and loop.outcomes[-1] == Done())
-    found = find_unsupported(manifest)
-    message = loop.condition("Unsupported")["message"]
-    assert len(found) == 40
-    assert all(message.count(one.field) == 1 for one in found)
-    patch_clique(loop, {"annotations": {"example.com/team": "red"}})
-    loop.run(lambda: loop.status()["observedGeneration"] == 2 and loop.outcomes[-1] == Done())
-    assert told(loop).count("Unsupported") == 1
-
-
 # ---- strangers
 
 
@@ -557,97 +340,6 @@ def images_of_ours(loop: Loop) -> list[str]:
     mine = [pod for pod in loop.pods() if pod["metadata"].get("ownerReferences")]
     front = [pod for pod in mine if pod["metadata"]["labels"][names.CLIQUE].endswith("frontend")]
     return [pod["spec"]["containers"][0]["image"] for pod in front]
-
-
-def is_held(loop: Loop) -> bool:
-    """Return whether a write is backed off."""
-    outcome = loop.outcomes[-1] if loop.outcomes else None
-    return isinstance(outcome, RequeueAfter) and outcome.reason == "WriteDenied"
-
-
-def test_a_name_that_somebody_has_taken_is_told_on_the_set_until_it_is_free(
-    cluster: ClusterClient, namespace: str
-) -> None:
-    theirs = {"metadata": {"name": "chat-0", "namespace": namespace}, "spec": {"clusterIP": "None"}}
-    cluster.create(SERVICES, theirs)
-    loop = make(cluster, namespace)
-    loop.run(lambda: len(loop.pods()) == PODS_OF_ONE and is_held(loop))
-    denied = loop.condition("WriteDenied")
-    assert (denied["status"], denied["reason"]) == ("True", "AlreadyExists")
-    assert "the existing object has another owner" in denied["message"]
-    assert told(loop).count("WriteDenied") == 1
-    cluster.delete(SERVICES, "chat-0", namespace=namespace)
-    loop.run(lambda: not loop.condition("WriteDenied") and loop.is_complete())
-    assert cluster.get(SERVICES, "chat-0", namespace=namespace)["metadata"]["ownerReferences"]
-
-
-# ---- bad input
-
-
-# A tenth of three pods is none, which only the webhook and Grove UI can compute.
-NOTHING_TO_SPEND: Final = {"spec.template.cliques.0.updateStrategy": {"maxUnavailable": "10%", "maxSurge": 0}}
-
-
-def patch_clique(loop: Loop, change: dict[str, Any]) -> None:
-    """Change the first clique of the set."""
-    cliques = loop.stored()["spec"]["template"]["cliques"]
-    cliques[0] |= change
-    patch = {"spec": {"template": {"cliques": cliques}}}
-    loop.cluster.patch_merge(PODCLIQUESETS, loop.name, patch, namespace=loop.namespace)
-
-
-def clique_with(**pod: Any) -> dict[str, Any]:
-    """Return a first clique with other fields in its pods."""
-    return {"spec": {"roleName": "frontend", "replicas": 3, "minAvailable": 3, "podSpec": pod_spec() | pod}}
-
-
-@ON_REAL
-def test_a_set_that_breaks_the_rules_is_told_so_and_left_alone_until_it_is_repaired(
-    cluster: ClusterClient, namespace: str
-) -> None:
-    loop = make(cluster, namespace, NOTHING_TO_SPEND)
-    for _ in range(3):
-        loop.observe()
-        outcome = loop.take_pass()
-        assert isinstance(outcome, Stop)
-        assert outcome.reason == "InvalidSpec"
-    found = loop.condition("Valid")
-    assert (found["status"], found["reason"]) == ("False", "InvalidSpec")
-    assert found["message"].startswith("spec.template.cliques[0].updateStrategy: of 3 replicas")
-    assert told(loop) == ["InvalidSpec"]
-    assert loop.pods() == []
-    patch_clique(loop, {"updateStrategy": {"maxUnavailable": "40%"}})
-    loop.run(loop.is_complete)
-    assert loop.condition("Valid") == {}
-
-
-@ON_REAL
-def test_a_set_that_breaks_a_rule_later_is_told_so_and_looked_after(loop: Loop) -> None:
-    patch_clique(loop, clique_with(containers=[{"name": "No Such Name", "image": "one"}]))
-    worker = next(pod["metadata"] for pod in loop.pods() if "worker" in pod["metadata"]["name"])
-    loop.cluster.delete(PODS, worker["name"], namespace=loop.namespace)
-    loop.run(lambda: bool(loop.condition("Valid")) and len(workers(loop) - {worker["uid"]}) == 2)
-    assert "name of a container" in loop.condition("Valid")["message"]
-    assert told(loop).count("InvalidSpec") == 1
-    patch_clique(loop, clique_with())
-    loop.run(lambda: loop.is_complete() and not loop.condition("Valid"))
-
-
-def workers(loop: Loop) -> set[str]:
-    """Return the uids of the workers."""
-    return {pod["metadata"]["uid"] for pod in loop.pods() if "worker" in pod["metadata"]["name"]}
-
-
-@ON_REAL
-def test_pods_that_the_cluster_will_not_have_are_told_on_the_set(loop: Loop) -> None:
-    patch_clique(loop, clique_with(dnsPolicy="Nowhere"))
-    loop.run(lambda: bool(loop.condition("WriteDenied")) and is_held(loop))
-    assert loop.condition("WriteDenied")["reason"] == "Invalid"
-    assert "dnsPolicy" in loop.condition("WriteDenied")["message"]
-    assert len(loop.pods()) == PODS_OF_ONE - 1
-    patch_clique(loop, clique_with(dnsPolicy="Default"))
-    loop.run(lambda: loop.is_complete() and len(loop.pods()) == PODS_OF_ONE)
-    assert loop.condition("WriteDenied") == {}
 
 
 # ---- overrides

@@ -23,7 +23,7 @@ from rollouts.models import StrategyOverride, Workload
 from rollouts.queue.results import RequeueAfter
 from tests.controller.interruptions import Interrupted, Way
 from tests.controller.loop import Loop
-from tests.controller.test_reconciler import ONE_REPLICA, PODS_OF_ONE, make, told
+from tests.controller.small_set import ONE_REPLICA, PODS_OF_ONE, make, told
 from tests.engine.manifests import small
 
 NOW = 1_000_000.0

@@ -11,7 +11,7 @@ from rollouts.cluster.resources import EVENTS, NAMESPACES, PODCLIQUES, PODCLIQUE
 from tests.builtin_resources import SECRETS
 from tests.controller.loop import Loop, observe
 from tests.controller.roles import allowed, restricted_user
-from tests.controller.test_reconciler import change_image, is_updated, make
+from tests.controller.small_set import change_image, is_updated, make
 from tests.scenarios.running_clusters import TargetCluster
 
 pytestmark = [

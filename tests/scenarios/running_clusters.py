@@ -20,7 +20,7 @@ from tests.apiserver import (
 )
 from tests.contract.sandbox_process import SandboxProcess
 from tests.parts import missing
-from tests.standin import running_standin
+from tests.standin.process import running_standin
 
 # A write is sent once: on a busy machine it is better to wait than to fail.
 PATIENCE = RetryPolicy(connect_timeout=30.0, read_timeout=60.0, deadline=120.0)

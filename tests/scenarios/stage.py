@@ -25,10 +25,10 @@ from rollouts.cluster.resources import (
     SERVICES,
 )
 from tests.deploy.manifests import GROVE, SAMPLES, load
+from tests.nodes import make_nodes
 from tests.scenarios.running_clusters import TargetCluster
 from tests.scenarios.scene import Scene
 from tests.scenarios.witness import DEADLINE, Witness
-from tests.standin import make_nodes
 
 POOL = "grove-ui-test/pool"
 MORE_THAN_HALF_A_NODE = "20"

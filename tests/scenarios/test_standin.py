@@ -8,11 +8,12 @@ from rollouts.cluster import ClusterClient, Obj, kubeconfig
 from rollouts.cluster.resources import NAMESPACES, NODES, PODGANGS, PODS
 from rollouts.engine.model import names
 from tests.apiserver import HOW_TO_GET_THEM, install_definitions, missing_binaries, running_apiserver
+from tests.nodes import make_nodes
 from tests.parts import missing
 from tests.project.running import wait_until
 from tests.scenarios.running_clusters import PATIENCE
 from tests.scenarios.scene import is_placed, is_ready
-from tests.standin import make_nodes, running_standin
+from tests.standin.process import running_standin
 
 pytestmark = [pytest.mark.apiserver, pytest.mark.slow]
 

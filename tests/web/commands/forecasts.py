@@ -46,9 +46,9 @@ from rollouts.web.commands.forms import EditForm, FormContext
 from rollouts.web.commands.pod_deletion import PodDeletionForm
 from rollouts.web.commands.remedies import _FORM_BY_REMEDY, SELECTED_FIELD
 from tests.controller.loop import observe
+from tests.nodes import make_nodes
 from tests.scenarios.scene import is_ready
 from tests.services.stage import Stage
-from tests.standin import make_nodes
 
 KINDS = ("roomy", "full", "cordoned", "heterogeneous", "slow", "broken", "crash")
 # Seconds, as an annotation of the sandbox says: a quarter of the shorter ones is more than stamps are off by.

@@ -1,37 +1,18 @@
-"""Scheduler and kubelets for a real API server that has none: binds pods gang by gang, makes them Ready, removes them.
+"""The scheduler and the kubelets: what the API shows, what is due, and what is written."""
 
-A real kube-apiserver stores pods but runs none. This process (`python -m tests.standin`) stands in for the machines, so
-that tests and benchmarks can run the controller on the real API. It is a client like any other: it watches pods,
-PodGangs and nodes, and writes bindings, statuses and removals. It decides by the same pure functions as the sandbox
-(`engine.scheduling.placement.schedule`, `pod_lifecycle.compute_status`), so a workload meets the same rules on both:
-requests against allocatable, cordoned nodes, a gang's minimum all at once, `:broken` images that never become Ready,
-`sandbox.grove.io/ready-seconds` on a pod.
-
-Unlike a kubelet it writes few statuses: a pod gets its Ready status when it is due, and only a pod that never becomes
-Ready gets the ones before. Nothing polls; the process sleeps until a watch has a change or something is due. It keeps
-no state: after a kill it goes on from what the API shows.
-"""
-
-import argparse
 import contextlib
-import heapq
 import logging
-import os
 import queue
-import subprocess
-import sys
 import threading
 import time
-from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import count
-from pathlib import Path
 
 from rollouts.cluster import (
-    AlreadyExists,
     Changed,
     ClusterClient,
     ClusterError,
@@ -40,15 +21,13 @@ from rollouts.cluster import (
     NotFound,
     Obj,
     Resource,
-    RetryPolicy,
     Synced,
     Watch,
-    kubeconfig,
 )
 from rollouts.cluster.resources import NODES, PODGANGS, PODS, ResourcePath
 from rollouts.engine.model import names
 from rollouts.engine.scheduling.constraints import parse_constraints
-from rollouts.engine.scheduling.placement import Demand, GangState, NamespacedName, NodeCapacity, WaitingPod, schedule
+from rollouts.engine.scheduling.placement import Demand, GangState, NamespacedName, WaitingPod, schedule
 from rollouts.engine.scheduling.pod_groups import PodGroup, make_gang_state, parse_pod_groups
 from rollouts.engine.scheduling.resources import compute_requests
 from rollouts.sandbox.cluster import pod_lifecycle
@@ -61,70 +40,22 @@ from rollouts.sandbox.cluster.cache import (
     node_name,
     uses_node_resources,
 )
-from rollouts.sandbox.cluster.node_info import NodeInfo, parse_node_info
+from rollouts.sandbox.cluster.node_info import parse_node_info
 from rollouts.sandbox.conditions import find_condition, make_condition, merge_conditions
 from rollouts.sandbox.times import render_time
-from tests.apiserver import die_with_parent
+from tests.standin.node_resources import NodeResources
+from tests.standin.process import LISTENING
+from tests.standin.timer_heap import TimerHeap
 
 logger = logging.getLogger(__name__)
 
 WRITERS = 16
 SECONDS_TO_RETRY = 0.1
-SECONDS_TO_START = 60.0
-LISTENING = "listening"
 # So many steps ahead reach the Ready status of any pod that has one: creating, some init containers, containers.
 LOOKS_AHEAD = 12
 # A shorter state is not written: two writes so close together could be reordered.
 A_WHILE = timedelta(seconds=1)
-_WATCHED = (PODS, PODGANGS, NODES)
-
-
-@contextlib.contextmanager
-def running_standin(path: Path, *, ready: float = 0.1, termination: float = 0.0) -> Iterator[subprocess.Popen[str]]:
-    """Run the stand-in for the cluster of a kubeconfig until the block ends; enter the block once it watches."""
-    command = [sys.executable, "-m", "tests.standin", str(path), f"--ready={ready}", f"--termination={termination}"]
-    process = subprocess.Popen(
-        command,
-        cwd=Path(__file__).parents[1],
-        env={name: value for name, value in os.environ.items() if name != "DJANGO_SETTINGS_MODULE"},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        text=True,
-        preexec_fn=die_with_parent,  # noqa: PLW1509 (it takes no lock)
-    )
-    try:
-        assert process.stdout is not None
-        said = process.stdout.readline()
-        if said.strip() != LISTENING:
-            raise RuntimeError(f"the stand-in did not start: {said!r}, exit code {process.poll()}")
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def make_nodes(
-    cluster: ClusterClient,
-    names: Iterable[str],
-    labels: dict[str, str] | None = None,
-    *,
-    pods: int = 110,
-    cpus: int = 32,
-) -> None:
-    """Create nodes that are up and have room for 128 GiB and a number of cpus and pods each."""
-    capacity = {"cpu": str(cpus), "memory": "128Gi", "pods": str(pods)}
-    for name in names:
-        node = {
-            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name, **(labels or {})}},
-            "status": {
-                "capacity": capacity,
-                "allocatable": capacity,
-                "conditions": [{"type": "Ready", "status": "True", "reason": "KubeletReady"}],
-                "addresses": [{"type": "InternalIP", "address": "127.0.0.1"}],
-            },
-        }
-        with contextlib.suppress(AlreadyExists):
-            cluster.create(NODES, node)
+WATCHED = (PODS, PODGANGS, NODES)
 
 
 @dataclass(slots=True)
@@ -136,58 +67,6 @@ class PodOnNode:
     address: str
     deleted_at: datetime | None = None
     unblocked_at: datetime | None = None
-
-
-class TimerHeap:
-    """A heap of calls by the time they are due."""
-
-    def __init__(self) -> None:
-        self._heap: list[tuple[float, int, Callable[[], None]]] = []
-        self._order = count()
-
-    def put(self, at: float, work: Callable[[], None]) -> None:
-        """Schedule a call."""
-        heapq.heappush(self._heap, (at, next(self._order), work))
-
-    def seconds_left(self) -> float | None:
-        """Return the seconds until the next call."""
-        return max(0.0, self._heap[0][0] - time.monotonic()) if self._heap else None
-
-    def run_due(self) -> None:
-        """Make the calls that are due."""
-        while self._heap and self._heap[0][0] <= time.monotonic():
-            heapq.heappop(self._heap)[2]()
-
-
-class NodeResources:
-    """The resources that pods take of each node: pods that the API shows there, and pods that are being bound."""
-
-    def __init__(self) -> None:
-        self.nodes: dict[str, NodeInfo] = {}
-        self._taken: dict[NamespacedName, tuple[str, dict[str, int]]] = {}
-        self._used: defaultdict[str, Counter[str]] = defaultdict(Counter)
-
-    def take(self, key: NamespacedName, node: str, requests: dict[str, int]) -> None:
-        """Reserve a pod's resources on a node."""
-        if key not in self._taken:
-            self._taken[key] = (node, requests)
-            self._used[node].update(requests)
-
-    def release(self, key: NamespacedName) -> bool:
-        """Release a pod's resources; return whether it had any."""
-        node, requests = self._taken.pop(key, ("", {}))
-        if node:
-            self._used[node].subtract(requests)
-        return bool(node)
-
-    def list_free(self) -> list[NodeCapacity]:
-        """Return what is free on each node."""
-        return [
-            NodeCapacity(
-                node, {name: amount - self._used[node.name][name] for name, amount in node.allocatable.items()}
-            )
-            for node in self.nodes.values()
-        ]
 
 
 class StandIn:
@@ -215,12 +94,12 @@ class StandIn:
 
     def run(self) -> None:
         """Process changes and due calls until the process ends."""
-        for resource in _WATCHED:
+        for resource in WATCHED:
             threading.Thread(target=self._listen, args=(resource,), daemon=True).start()
         while True:
             self._process_changes()
             self._moments.run_due()
-            if self._must_schedule and self._synced == len(_WATCHED):
+            if self._must_schedule and self._synced == len(WATCHED):
                 self._must_schedule = False
                 self._schedule()
 
@@ -248,7 +127,7 @@ class StandIn:
 
     def _note_synced(self) -> None:
         self._synced += 1
-        if self._synced == len(_WATCHED):
+        if self._synced == len(WATCHED):
             print(LISTENING, flush=True)  # noqa: T201 (whoever started us waits for it)
 
     # --- what is there ---------------------------------------------------------------------------------------
@@ -518,20 +397,3 @@ class StandIn:
 def _is_waiting(pod: Obj) -> bool:
     gated = bool(pod["spec"].get("schedulingGates"))
     return not (gated or node_name(pod) or is_terminating(pod) or is_finished(pod))
-
-
-def main() -> None:
-    """Run until killed."""
-    parser = argparse.ArgumentParser(prog="python -m tests.standin", description="Schedule and run pods, in pretence.")
-    parser.add_argument("kubeconfig", type=Path)
-    parser.add_argument("--ready", type=float, default=0.1, help="seconds from binding to Ready")
-    parser.add_argument("--termination", type=float, default=0.0, help="seconds from delete to gone")
-    options = parser.parse_args()
-    # Quick tries: the tests restart the server and want to go on as soon as it is back.
-    patience = RetryPolicy(max_backoff=0.5, initial_backoff=0.05)
-    cluster = ClusterClient(kubeconfig(options.kubeconfig), retry_policy=patience, pool_size=WRITERS + len(_WATCHED))
-    StandIn(cluster, pod_lifecycle.KubeletTimings(ready=options.ready, termination=options.termination)).run()
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,1 @@
+"""What users read of manifests, and what they send."""

@@ -1,0 +1,1 @@
+"""Masking: values that may be secret are hidden, and restored."""
