@@ -193,6 +193,22 @@ def test_a_backlog_does_not_keep_the_sweep_waiting(installation: Installation) -
     assert installation.queue.depth().ready > 1
 
 
+def test_a_worker_that_is_busy_takes_no_message_which_another_worker_could_process(
+    installation: Installation,
+) -> None:
+    busy = ["sandbox/default/waits-for-us-0", "sandbox/default/waits-for-us-1"]
+    for _ in busy:
+        installation.start_worker(LONG_LEASE_SECONDS, processes=1)
+    _wake(installation, *busy)
+    wait_until(lambda: all(installation.begun(key) == 1 for key in busy), SECONDS_TO_ANSWER)
+    others = [f"sandbox/default/plain-{number}" for number in range(20)]
+    _wake(installation, *others)
+    installation.release(busy[0])
+    # Without beat there is no sweep, which would send a message again that waits in the busy worker.
+    wait_until(lambda: all(installation.ended(key) == 1 for key in others), SECONDS_TO_ANSWER)
+    assert installation.ended(busy[1]) == 0
+
+
 def test_workloads_that_never_rest_leave_the_others_their_turn(installation: Installation) -> None:
     restless = [f"sandbox/default/slow-{number}-for-ever" for number in range(2)]
     quiet = "sandbox/default/plain"
