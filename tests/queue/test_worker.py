@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from tests.project.running import wait_until
+from tests.queue.claim_history import ClaimHistory, claim_history
 from tests.queue.conftest import SECONDS_TO_ANSWER, Installation
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
@@ -44,11 +45,12 @@ def test_a_worker_killed_in_a_pass_leaves_it_to_another_long_before_a_pass_must_
     installation: Installation,
 ) -> None:
     key = "sandbox/default/waits-for-us"
-    worker = installation.start_worker(LONG_LEASE_SECONDS)
+    workers = [installation.start_worker(LONG_LEASE_SECONDS) for _ in range(2)]
     installation.start_beat()
-    _begin_a_pass(installation, key)
-    installation.kill(worker)
-    installation.start_worker(LONG_LEASE_SECONDS)
+    with claim_history(installation.server.url) as history:
+        child = _begin_a_pass(installation, key)
+        installation.kill(next(one for one in workers if child in _children(one.pid)))
+        history.wait_for_the_next_claim(key, history.now()).assert_is_short()
     wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
     assert installation.begun(key) == 2
     wait_until(lambda: installation.queue.depth().processing == 0, SECONDS_TO_ANSWER)
@@ -75,7 +77,9 @@ def test_a_child_frozen_in_a_pass_leaves_it_to_the_others_and_writes_nothing_whe
     key = "sandbox/default/waits-for-us"
     installation.start_worker(LONG_LEASE_SECONDS)
     installation.start_beat()
-    child = _begin_a_pass(installation, key)
+    with claim_history(installation.server.url) as history:
+        child = _begin_a_pass(installation, key)
+        _freeze_until_the_next_claim(history, key, [child])
     _assert_it_is_fenced_after_a_freeze(installation, key, child, [child])
 
 
@@ -83,16 +87,23 @@ def test_a_worker_frozen_in_a_pass_leaves_it_to_another_and_writes_nothing_when_
     installation: Installation,
 ) -> None:
     key = "sandbox/default/waits-for-us"
-    frozen = installation.start_worker(LONG_LEASE_SECONDS)
-    child = _begin_a_pass(installation, key)
-    installation.start_worker(LONG_LEASE_SECONDS)
+    workers = [installation.start_worker(LONG_LEASE_SECONDS) for _ in range(2)]
     installation.start_beat()
-    _assert_it_is_fenced_after_a_freeze(installation, key, child, [frozen.pid, *_children(frozen.pid)])
+    with claim_history(installation.server.url) as history:
+        child = _begin_a_pass(installation, key)
+        (frozen,) = ([one.pid, *children] for one in workers if child in (children := _children(one.pid)))
+        _freeze_until_the_next_claim(history, key, frozen)
+    _assert_it_is_fenced_after_a_freeze(installation, key, child, frozen)
+
+
+def _freeze_until_the_next_claim(history: ClaimHistory, key: str, pids: list[int]) -> None:
+    """Freeze processes, and wait until another one has claimed the workload."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    history.wait_for_the_next_claim(key, history.now()).assert_is_short()
 
 
 def _assert_it_is_fenced_after_a_freeze(installation: Installation, key: str, child: int, frozen: list[int]) -> None:
-    for pid in frozen:
-        os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
     assert child not in installation.wrote(key)
     for pid in frozen:
