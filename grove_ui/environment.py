@@ -114,7 +114,9 @@ class Environment:
     stream_limit: int | None
     # Single sign-on; None: passwords only.
     oidc: Oidc | None
-    # Size of the process pool of Celery.
+    # The Celery workers that `manage.py run` starts: if one is killed, the others need no time to start.
+    workers: int
+    # The processes of all these workers together, or of a worker that is started by itself.
     worker_processes: int
     # The lease of a worker on a workload; the time limits of a pass are fractions of it.
     reconcile_lease_seconds: int
@@ -162,6 +164,7 @@ def parse_environment(variables: Mapping[str, str]) -> Environment:
         connection_limit=_parse_count(variables, "CONNECTION_LIMIT", 1000),
         stream_limit=None if variables.get("STREAM_LIMIT") == "off" else _parse_count(variables, "STREAM_LIMIT", 50),
         oidc=_parse_oidc(variables),
+        workers=_parse_count(variables, "WORKERS", 2),
         worker_processes=_parse_count(variables, "WORKER_PROCESSES", 2),
         reconcile_lease_seconds=_parse_count(variables, "RECONCILE_LEASE_SECONDS", 60),
         metrics_token=variables.get("METRICS_TOKEN") or None,

@@ -276,6 +276,8 @@ CELERY_TASK_IGNORE_RESULT = True
 CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# A worker takes no message while all of its processes are busy: another worker can process it at once.
+CELERY_WORKER_DISABLE_PREFETCH = True
 # Releases the claims of a pool process that died.
 CELERY_WORKER_POOL = "rollouts.queue.worker_pool:TaskPool"
 CELERY_WORKER_CONCURRENCY = ENVIRONMENT.worker_processes

@@ -14,10 +14,11 @@ import pytest
 from xdist.scheduler import LoadScopeScheduling
 
 DURATIONS: Final = Path(__file__).parent / "durations.json"
+_COMMANDS_IN_A_BROWSER: Final = ("commands", "pod_deletion", "refused_commands", "strategy", "stuck")
 # Files that are one unit, by what their path begins with.
 TOGETHER: Final = (
     # They share a running product and a browser.
-    ("tests/browser/test_st", "tests/browser: commands"),
+    *((f"tests/browser/test_{name}.py", "tests/browser: commands") for name in _COMMANDS_IN_A_BROWSER),
     ("tests/browser/", "tests/browser: pages"),
     # They share an API server, and some of the tests compact its history.
     ("tests/contract/", "tests/contract"),

@@ -27,6 +27,7 @@ _OURS = (
         "HSTS_INCLUDE_SUBDOMAINS",
         "HSTS_PRELOAD",
         "DEBUG",
+        "WORKERS",
         "WORKER_PROCESSES",
     ),
     *("RECONCILE_LEASE_SECONDS", "METRICS_TOKEN"),

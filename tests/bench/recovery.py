@@ -1,10 +1,12 @@
-"""How long a rollout stands still when something breaks: `python -m tests.bench.recovery [row …]`. Asserts nothing.
+"""How long a rollout stops when something breaks: `python -m tests.bench.recovery [row …]`. Asserts nothing.
 
 The product runs as with `make run`, on a data folder and a sandbox of its own. In each row 12 pods are replaced one at
-a time, and one fault happens after a few seconds. A row shows the longest time in which no pod was created, deleted or
-became Ready, and when the rollout was complete; the rows without a fault, one at the start and one at the end, are the
+a time, and one event happens after a few seconds. A row shows the longest time in which no pod was created, deleted or
+became Ready, and when the rollout was complete; the rows without an event, one at the start and one at the end, are the
 reference for this machine. "In a pass" means that the process was frozen while the queue showed that it had the
-workload. Rows with two workers start another one beside that of the product.
+workload. The product has two workers with one process each; rows about an only worker run it with `WORKERS=1`.
+
+Without rows the output is the table of docs/operating.md.
 """
 
 import contextlib
@@ -13,13 +15,12 @@ import os
 import queue
 import signal
 import sqlite3
-import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import groupby, pairwise
 from pathlib import Path
@@ -31,14 +32,13 @@ from rollouts.cluster.resources import PODCLIQUESETS, PODS
 from rollouts.engine.model import names
 from rollouts.sandbox.cluster.pod_lifecycle import READY_SECONDS_ANNOTATION
 from tests.bench.controller import in_background
-from tests.data_folders import ROOT
 from tests.project.running import Product, product, product_on_a_disk_of_its_own, wait_until
 from tests.scenarios.scene import is_leaving, is_ready
 
 PODS_IN_A_ROW = 12
 READY_SECONDS = 1.0
-SECONDS_BEFORE = 4.0  # from the change to the fault
-SECONDS_OF_IT = 15.0  # how long a fault lasts that does not end by itself
+SECONDS_BEFORE = 4.0  # from the change to the event
+SECONDS_OF_IT = 15.0  # how long an event lasts that does not end by itself
 SECONDS_TO_END = 300.0
 _DISK_MEGABYTES = 256
 NAMESPACE, NAME = "default", "recovery"
@@ -57,37 +57,15 @@ class Ground:
     cluster: ClusterClient
     redis: Redis
     tag: int = 1
-    others: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
     def pids(self, program: str) -> list[int]:
         """The processes of a program of the product."""
-        words = PROGRAMS.get(program, program)
-        ours = {one.pid for one in self.others}
-        return [pid for pid in _pids(self.running, words) if pid not in ours]
+        return _pids(self.running, PROGRAMS.get(program, program))
 
-    def parent_and_children(self) -> tuple[int, list[int]]:
-        """The product's worker: its parent process and its pool."""
-        pids = self.pids("worker")
-        children = {pid: _children(pid) for pid in pids}
-        parent = next(pid for pid, found in children.items() if found)
-        return parent, children[parent]
-
-    def add_worker(self) -> None:
-        """Start one more worker."""
-        environ = Path(f"/proc/{self.parent_and_children()[0]}/environ").read_bytes().split(b"\0")
-        variables = dict(one.decode().partition("=")[::2] for one in environ if one)
-        command = [sys.executable, "-m", "celery", "-q", "-A", "grove_ui", "worker", "--without-gossip"]
-        self.others.append(subprocess.Popen(command, cwd=ROOT, env=variables, start_new_session=True))
-        wait_until(lambda: bool(_children(self.others[-1].pid)), SECONDS_TO_END)
-        time.sleep(5)  # it connects to the broker
-
-    def end_others(self) -> None:
-        """End the workers that were added."""
-        for one in self.others:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(one.pid, signal.SIGKILL)
-            one.wait()
-        self.others.clear()
+    def workers(self) -> dict[int, list[int]]:
+        """The parent process of each worker with the processes of its pool."""
+        found = {pid: _children(pid) for pid in self.pids("worker")}
+        return {parent: children for parent, children in found.items() if children}
 
     def catch_in_a_pass(self) -> int:
         """Freeze the process that works on the workload."""
@@ -122,19 +100,19 @@ def kill_a_child_in_a_pass(ground: Ground) -> None:
     _signal([ground.catch_in_a_pass()], signal.SIGKILL)
 
 
-def kill_both_children_in_a_pass(ground: Ground) -> None:
+def kill_all_children_in_a_pass(ground: Ground) -> None:
     ground.catch_in_a_pass()
-    _signal(ground.parent_and_children()[1], signal.SIGKILL)
+    _signal([child for children in ground.workers().values() for child in children], signal.SIGKILL)
 
 
 def kill_the_worker_in_a_pass(ground: Ground) -> None:
-    ground.catch_in_a_pass()
-    _signal([ground.parent_and_children()[0]], signal.SIGKILL)
-
-
-def kill_that_worker_of_two_in_a_pass(ground: Ground) -> None:
     parent = _parent(ground.catch_in_a_pass())
     _signal([parent], signal.SIGKILL)
+
+
+def kill_all_workers_in_a_pass(ground: Ground) -> None:
+    ground.catch_in_a_pass()
+    _signal(list(ground.workers()), signal.SIGKILL)
 
 
 def freeze_a_child_in_a_pass(ground: Ground) -> None:
@@ -143,7 +121,7 @@ def freeze_a_child_in_a_pass(ground: Ground) -> None:
     _signal([pid], signal.SIGCONT)
 
 
-def freeze_that_worker_of_two_in_a_pass(ground: Ground) -> None:
+def freeze_the_worker_in_a_pass(ground: Ground) -> None:
     parent = _parent(ground.catch_in_a_pass())
     pids = [parent, *_children(parent)]
     _signal(pids, signal.SIGSTOP)
@@ -151,8 +129,8 @@ def freeze_that_worker_of_two_in_a_pass(ground: Ground) -> None:
     _signal(pids, signal.SIGCONT)
 
 
-def freeze_the_parent(ground: Ground) -> None:
-    pids = [ground.parent_and_children()[0]]
+def freeze_the_parents(ground: Ground) -> None:
+    pids = list(ground.workers())
     _signal(pids, signal.SIGSTOP)
     time.sleep(SECONDS_OF_IT)
     _signal(pids, signal.SIGCONT)
@@ -201,30 +179,38 @@ class Row:
 
     title: str
     happen: Callable[[Ground], None]
-    workers: int = 1
+    workers: int = 2  # of the product, as by default
     has_own_disk: bool = False  # a small file system for the data folder
+
+    @property
+    def product(self) -> tuple[bool, int]:
+        """What the product of this row needs; rows in sequence that need the same share one."""
+        return self.has_own_disk, self.workers
 
 
 ROWS = {
-    "undisturbed": Row("nothing (undisturbed)", nothing),
-    "web": Row("kill -9 web", kill("web")),
-    "child": Row("kill -9 a worker process, in a pass", kill_a_child_in_a_pass),
-    "children": Row("kill -9 both worker processes, in a pass", kill_both_children_in_a_pass),
-    "worker": Row("kill -9 the only worker, in a pass", kill_the_worker_in_a_pass),
-    "worker-of-two": Row("kill -9 a worker of two, in a pass", kill_that_worker_of_two_in_a_pass, 2),
-    "frozen-child": Row("freeze a worker process for 15 s, in a pass", freeze_a_child_in_a_pass),
-    "frozen-worker": Row("freeze a worker of two for 15 s, in a pass", freeze_that_worker_of_two_in_a_pass, 2),
-    "frozen-parent": Row("freeze the parent of the only worker for 15 s", freeze_the_parent),
-    "watcher": Row("kill -9 watcher", kill("watcher")),
-    "beat": Row("kill -9 beat", kill("beat")),
-    "redis": Row("kill -9 redis", kill("redis.sock")),
-    "flush": Row("redis FLUSHALL", flush_redis),
-    "full-redis": Row("redis at maxmemory for 15 s", fill_redis),
-    "sandbox": Row("kill -9 sandbox", kill("rollouts.sandbox")),
-    "lock": Row("SQLite write lock for 15 s", hold_the_write_lock),
-    "full-disk": Row("disk full for 15 s", fill_the_disk, has_own_disk=True),
+    "undisturbed": Row("nothing", nothing),
+    "child": Row("`kill -9` a process of a worker, in a pass", kill_a_child_in_a_pass),
+    "children": Row("`kill -9` the processes of both workers, in a pass", kill_all_children_in_a_pass),
+    "worker": Row("`kill -9` one worker of two, in a pass", kill_the_worker_in_a_pass),
+    "workers": Row("`kill -9` both workers, in a pass (Celery starts again)", kill_all_workers_in_a_pass),
+    "frozen-child": Row("a process of a worker frozen for 15 s, in a pass", freeze_a_child_in_a_pass),
+    "frozen-worker": Row("one worker of two frozen for 15 s, in a pass", freeze_the_worker_in_a_pass),
+    "frozen-parents": Row("the parent processes of both workers frozen for 15 s", freeze_the_parents),
+    "web": Row("`kill -9` web", kill("web")),
+    "beat": Row("`kill -9` beat", kill("beat")),
+    "watcher": Row("`kill -9` watcher", kill("watcher")),
+    "sandbox": Row("`kill -9` sandbox", kill("rollouts.sandbox")),
+    "redis": Row("`kill -9` redis", kill("redis.sock")),
+    "flush": Row("Redis emptied (`FLUSHALL`)", flush_redis),
+    "full-redis": Row("Redis at its memory limit for 15 s", fill_redis),
+    "lock": Row("SQLite's write lock held for 15 s", hold_the_write_lock),
     "deleted": Row("database deleted", delete_the_database),
-    "undisturbed-again": Row("nothing (undisturbed, at the end)", nothing),
+    "undisturbed-again": Row("nothing, at the end", nothing),
+    "only-worker": Row(
+        "`WORKERS=1`: `kill -9` the only worker, in a pass (Celery starts again)", kill_the_worker_in_a_pass, workers=1
+    ),
+    "full-disk": Row("disk full for 15 s", fill_the_disk, has_own_disk=True),
 }
 
 
@@ -232,21 +218,19 @@ ROWS = {
 
 
 def main() -> None:
-    """Measure the chosen rows, or all, and print them as a table."""
+    """Measure the chosen rows, or all, and print them as a table in Markdown."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")
-    wanted = sys.argv[1:] or list(ROWS)
-    _write("| event | longest standstill | rollout complete after | load |\n|---|---|---|---|\n")
-    for has_own_disk, rows in groupby((ROWS[name] for name in wanted), key=lambda row: row.has_own_disk):
-        with _ground(has_own_disk=has_own_disk) as ground:
+    wanted = [ROWS[name] for name in sys.argv[1:] or ROWS]
+    _write("| event | longest stop | rollout complete after | load |\n|---|---|---|---|\n")
+    for (has_own_disk, workers), rows in groupby(wanted, key=lambda row: row.product):
+        with _ground(workers, has_own_disk=has_own_disk) as ground:
             for row in rows:
-                standstill, total = _measure(ground, row)
-                _write(f"| {row.title} | {standstill:.1f} s | {total:.1f} s | {os.getloadavg()[0]:.1f} |\n")
+                stop, total = _measure(ground, row)
+                _write(f"| {row.title} | {stop:.1f} s | {total:.1f} s | {os.getloadavg()[0]:.1f} |\n")
 
 
 def _measure(ground: Ground, row: Row) -> tuple[float, float]:
-    """Roll the workload with the fault of the row; return the longest standstill and the duration."""
-    for _ in range(row.workers - 1):
-        ground.add_worker()
+    """Roll the workload with the event of the row; return the longest stop and the duration."""
     try:
         with _listening(ground.cluster) as heard:
             ground.tag += 1
@@ -258,7 +242,6 @@ def _measure(ground: Ground, row: Row) -> tuple[float, float]:
                 happening.result()
         return max(after - before for before, after in pairwise(moments)), moments[-1] - started
     finally:
-        ground.end_others()
         _settle(ground)
 
 
@@ -325,10 +308,10 @@ def _is_ready(running: Product) -> bool:
 
 
 @contextlib.contextmanager
-def _ground(*, has_own_disk: bool = False) -> Iterator[Ground]:
+def _ground(workers: int, *, has_own_disk: bool) -> Iterator[Ground]:
     with tempfile.TemporaryDirectory(prefix="gr-", ignore_cleanup_errors=True) as folder:
         start = partial(product_on_a_disk_of_its_own, megabytes=_DISK_MEGABYTES) if has_own_disk else product
-        with start(Path(folder), DATABASE_URL="", SANDBOX_TERMINATION_SECONDS="0.5") as running:
+        with start(Path(folder), DATABASE_URL="", SANDBOX_TERMINATION_SECONDS="0.5", WORKERS=str(workers)) as running:
             running.wait_until_it_answers()
             # Only the processes of the product see a disk of its own.
             seen_by_web = Path(f"/proc/{_pids(running, PROGRAMS['web'])[0]}/root{folder}")

@@ -2,7 +2,8 @@
 
 The lease of the settings, which bounds a pass, is five minutes here, and the limits that follow from it are as long:
 only a lease that was not renewed, or a claim that was given back, lets another worker go on. A worker is caught in a
-pass by being frozen while the queue says that it has the workload. Celery, Redis and the cluster are real.
+pass by being frozen while the queue says that it has the workload. Celery, Redis and the cluster are real. How long the
+workload is without a worker is measured by Redis's clock, so a slow test does not count.
 """
 
 import os
@@ -17,6 +18,7 @@ from redis import Redis
 
 from tests.controlling import WORKER, Controller, Running, running_controller
 from tests.project.running import wait_until
+from tests.queue.claim_history import ClaimHistory, claim_history
 from tests.scenarios.running_clusters import TargetCluster
 from tests.scenarios.scene import Scene
 from tests.scenarios.stage import Stage, clique, podcliqueset, staged
@@ -48,6 +50,7 @@ class Ground:
     controller: Controller
     stage: Stage
     redis: Redis
+    history: ClaimHistory
 
     def catch_in_a_pass(self, after: int = 0) -> Caught:
         """Freeze a process that has a claim on the workload, a later one than the given claim."""
@@ -70,9 +73,17 @@ class Ground:
             assert not self.is_updated(), "the rollout was over before a worker was caught"
         return caught[0]
 
+    def assert_next_claim_is_soon(self, lost_at: float) -> None:
+        """Assert that another process claims the workload within a lease and a sweep."""
+        self.history.wait_for_the_next_claim(self._key, lost_at).assert_is_short()
+
+    @property
+    def _key(self) -> str:
+        return f"sandbox/{self.stage.namespace}/{NAME}"
+
     def _claim(self) -> tuple[int, int] | None:
         """Return the epoch and the process of the claim on the workload."""
-        held = self.redis.hget(CLAIMS, f"sandbox/{self.stage.namespace}/{NAME}")
+        held = self.redis.hget(CLAIMS, self._key)
         if held is None:
             return None
         epoch, _, _, owner = str(held).split(":", 3)
@@ -96,10 +107,11 @@ def ground(sandbox_with_nodes: TargetCluster, tmp_path: Path) -> Iterator[Ground
         running_controller(folder, target.kubeconfig, workers=2, RECONCILE_LEASE_SECONDS=LONGEST_PASS) as controller,
         staged(target, tmp_path.name) as stage,
         Redis.from_url(controller.redis.url, decode_responses=True) as redis,
+        claim_history(controller.redis.url) as history,
     ):
         stage.nodes(2)
         stage.settle(stage.create(podcliqueset(clique("a", PODS, 1), name=NAME)), SECONDS_TO_START)
-        yield Ground(controller, stage, redis)
+        yield Ground(controller, stage, redis, history)
 
 
 def test_a_rollout_goes_on_when_processes_of_workers_are_killed_in_its_passes(ground: Ground) -> None:
@@ -108,7 +120,9 @@ def test_a_rollout_goes_on_when_processes_of_workers_are_killed_in_its_passes(gr
     for _ in range(3):
         caught = ground.catch_in_a_pass(after=epochs[-1])
         epochs.append(caught.epoch)
+        lost_at = ground.history.now()
         os.kill(caught.pid, signal.SIGKILL)
+        ground.assert_next_claim_is_soon(lost_at)
     ground.settle_updated()
     assert all(before < after for before, after in pairwise(epochs))
 
@@ -116,7 +130,9 @@ def test_a_rollout_goes_on_when_processes_of_workers_are_killed_in_its_passes(gr
 def test_a_rollout_goes_on_when_a_whole_worker_is_killed_in_its_pass(ground: Ground) -> None:
     ground.stage.change(NAME)
     caught = ground.catch_in_a_pass()
+    lost_at = ground.history.now()
     caught.worker.kill()
+    ground.assert_next_claim_is_soon(lost_at)
     ground.settle_updated()
 
 
@@ -125,8 +141,10 @@ def test_a_rollout_goes_on_while_its_worker_is_frozen_which_then_does_no_harm(gr
     ground.stage.change(NAME)
     caught = ground.catch_in_a_pass()
     pids = [caught.pid] if frozen == "child" else caught.worker.processes()
+    lost_at = ground.history.now()
     for pid in pids:
         os.kill(pid, signal.SIGSTOP)
+    ground.assert_next_claim_is_soon(lost_at)
     after = ground.settle_updated()
     pods = {pod["metadata"]["uid"] for pod in after.pods(NAME)}
     log = caught.worker.log

@@ -34,6 +34,7 @@ class Product:
             "DATA_DIR": str(data_dir),
             "PORT": str(port),
             "SANDBOX_PORT": str(sandbox_port),
+            "WORKERS": "1",  # a second one would make every product of the tests dearer
             **variables,
         }
         self.process = subprocess.Popen(

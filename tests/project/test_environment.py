@@ -48,6 +48,7 @@ def test_an_empty_variable_counts_as_not_set() -> None:
         ("HTTPS", "maybe", "1 or 0"),
         ("POD_SECURITY_LEVEL", "strict", "one of baseline, restricted, privileged"),
         ("WORKER_PROCESSES", "0", "a whole number of at least 1"),
+        ("WORKERS", "none", "a whole number of at least 1"),
         ("TOKEN_MAX_DAYS", "0", "a number of days from 1 to 36500, or to off"),
         ("TOKEN_MAX_DAYS", "never", "a number of days from 1 to 36500, or to off"),
         ("OIDC_TOKEN_DAYS", "99999999999", "a number of days from 1 to 36500, or to off"),

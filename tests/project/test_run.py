@@ -39,7 +39,7 @@ def running(data_dir: Path) -> Iterator[Product]:
     fill(data_dir)
     for path in (data_dir, *data_dir.iterdir()):  # like an earlier version
         path.chmod(path.stat().st_mode | 0o055)
-    with product(data_dir, GROVE_ADMIN_PASSWORD="correct horse battery") as started:
+    with product(data_dir, GROVE_ADMIN_PASSWORD="correct horse battery", WORKERS="") as started:  # the default
         started.wait_until_it_answers()
         yield started
 
@@ -64,6 +64,20 @@ def test_every_program_runs_and_the_product_is_ready(running: Product) -> None:
     assert json.loads(body)["ready"] is True
     for program in PROGRAMS:
         assert _pids(running, program), running.output
+
+
+def test_two_workers_share_the_processes_so_that_one_that_is_killed_leaves_another(running: Product) -> None:
+    workers = _pids(running, "worker")
+    parents = {pid: parent for pid in workers if (parent := _parent(pid)) not in workers}
+    children = [_parent(pid) for pid in workers - parents.keys()]
+    assert len(parents) == 2
+    assert set(parents.values()) == {running.process.pid}
+    assert sorted(children) == sorted(parents)  # one process each
+    assert {"worker-1", "worker-2"} <= {line.split()[1] for line in running.output.splitlines() if " worker-" in line}
+
+
+def _parent(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_no_program_makes_a_file_that_another_account_can_read(running: Product) -> None:

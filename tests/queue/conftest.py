@@ -44,9 +44,10 @@ class Installation:
         """Run a management command."""
         subprocess.run([sys.executable, "manage.py", *words], cwd=ROOT, env=self._environment, check=True)
 
-    def start_worker(self, lease_seconds: int = SHORT_LEASE_SECONDS) -> subprocess.Popen[bytes]:
-        """Start a worker with two processes."""
-        return self._celery("tests.queue.toy_worker", "worker", *_QUIET, RECONCILE_LEASE_SECONDS=str(lease_seconds))
+    def start_worker(self, lease_seconds: int = SHORT_LEASE_SECONDS, processes: int = 2) -> subprocess.Popen[bytes]:
+        """Start a worker."""
+        variables = {"RECONCILE_LEASE_SECONDS": str(lease_seconds), "WORKER_PROCESSES": str(processes)}
+        return self._celery("tests.queue.toy_worker", "worker", *_QUIET, **variables)
 
     def start_beat(self) -> subprocess.Popen[bytes]:
         """Start the product's beat."""

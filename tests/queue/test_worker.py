@@ -7,6 +7,7 @@ import subprocess
 import pytest
 
 from tests.project.running import wait_until
+from tests.queue.claim_history import ClaimHistory, claim_history
 from tests.queue.conftest import SECONDS_TO_ANSWER, Installation
 from tests.queue.delaying import delay
 
@@ -45,11 +46,12 @@ def test_a_worker_killed_in_a_pass_leaves_it_to_another_long_before_a_pass_must_
     installation: Installation,
 ) -> None:
     key = "sandbox/default/waits-for-us"
-    worker = installation.start_worker(LONG_LEASE_SECONDS)
+    workers = [installation.start_worker(LONG_LEASE_SECONDS) for _ in range(2)]
     installation.start_beat()
-    _begin_a_pass(installation, key)
-    installation.kill(worker)
-    installation.start_worker(LONG_LEASE_SECONDS)
+    with claim_history(installation.server.url) as history:
+        child = _begin_a_pass(installation, key)
+        installation.kill(next(one for one in workers if child in _children(one.pid)))
+        history.wait_for_the_next_claim(key, history.now()).assert_is_short()
     wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
     assert installation.begun(key) == 2
     wait_until(lambda: installation.queue.depth().processing == 0, SECONDS_TO_ANSWER)
@@ -76,7 +78,9 @@ def test_a_child_frozen_in_a_pass_leaves_it_to_the_others_and_writes_nothing_whe
     key = "sandbox/default/waits-for-us"
     installation.start_worker(LONG_LEASE_SECONDS)
     installation.start_beat()
-    child = _begin_a_pass(installation, key)
+    with claim_history(installation.server.url) as history:
+        child = _begin_a_pass(installation, key)
+        _freeze_until_the_next_claim(history, key, [child])
     _assert_it_is_fenced_after_a_freeze(installation, key, child, [child])
 
 
@@ -84,16 +88,23 @@ def test_a_worker_frozen_in_a_pass_leaves_it_to_another_and_writes_nothing_when_
     installation: Installation,
 ) -> None:
     key = "sandbox/default/waits-for-us"
-    frozen = installation.start_worker(LONG_LEASE_SECONDS)
-    child = _begin_a_pass(installation, key)
-    installation.start_worker(LONG_LEASE_SECONDS)
+    workers = [installation.start_worker(LONG_LEASE_SECONDS) for _ in range(2)]
     installation.start_beat()
-    _assert_it_is_fenced_after_a_freeze(installation, key, child, [frozen.pid, *_children(frozen.pid)])
+    with claim_history(installation.server.url) as history:
+        child = _begin_a_pass(installation, key)
+        (frozen,) = ([one.pid, *children] for one in workers if child in (children := _children(one.pid)))
+        _freeze_until_the_next_claim(history, key, frozen)
+    _assert_it_is_fenced_after_a_freeze(installation, key, child, frozen)
+
+
+def _freeze_until_the_next_claim(history: ClaimHistory, key: str, pids: list[int]) -> None:
+    """Freeze processes, and wait until another one has claimed the workload."""
+    for pid in pids:
+        os.kill(pid, signal.SIGSTOP)
+    history.wait_for_the_next_claim(key, history.now()).assert_is_short()
 
 
 def _assert_it_is_fenced_after_a_freeze(installation: Installation, key: str, child: int, frozen: list[int]) -> None:
-    for pid in frozen:
-        os.kill(pid, signal.SIGSTOP)
     wait_until(lambda: installation.ended(key) == 1, SECONDS_TO_ANSWER)
     assert child not in installation.wrote(key)
     for pid in frozen:
@@ -192,6 +203,22 @@ def test_a_backlog_does_not_keep_the_sweep_waiting(installation: Installation) -
     delay(installation.queue, "sandbox/default/later", 1)
     wait_until(lambda: installation.queue.depth().delayed == 0, SECONDS_TO_ANSWER)
     assert installation.queue.depth().ready > 1
+
+
+def test_a_worker_that_is_busy_takes_no_message_which_another_worker_could_process(
+    installation: Installation,
+) -> None:
+    busy = ["sandbox/default/waits-for-us-0", "sandbox/default/waits-for-us-1"]
+    for _ in busy:
+        installation.start_worker(LONG_LEASE_SECONDS, processes=1)
+    _wake(installation, *busy)
+    wait_until(lambda: all(installation.begun(key) == 1 for key in busy), SECONDS_TO_ANSWER)
+    others = [f"sandbox/default/plain-{number}" for number in range(20)]
+    _wake(installation, *others)
+    installation.release(busy[0])
+    # Without beat there is no sweep, which would send a message again that waits in the busy worker.
+    wait_until(lambda: all(installation.ended(key) == 1 for key in others), SECONDS_TO_ANSWER)
+    assert installation.ended(busy[1]) == 0
 
 
 def test_workloads_that_never_rest_leave_the_others_their_turn(installation: Installation) -> None:

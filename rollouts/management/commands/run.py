@@ -145,7 +145,7 @@ async def _start(supervisor: Supervisor, environment: Environment) -> FirstAccou
     account = await asyncio.to_thread(ensure_account, environment)
     if "sandbox" in environment.clusters:
         await supervisor.start(_sandbox(environment))
-    for program in (_worker(), _beat(), _watcher(), _web(environment)):
+    for program in (*_workers(environment), _beat(), _watcher(), _web(environment)):
         await supervisor.start(program)
     return account
 
@@ -166,10 +166,16 @@ def _sandbox(environment: Environment) -> Program:
     return Program("sandbox", [sys.executable, "-m", "rollouts.sandbox"], variables, answers)
 
 
-def _worker() -> Program:
+def _workers(environment: Environment) -> Iterator[Program]:
+    """Return the workers, which share the processes as evenly as possible; each has at least one."""
     # Gossip, mingle and heartbeat let workers watch each other, which these do not need: they share only the queue.
     quiet = ("--without-gossip", "--without-mingle", "--without-heartbeat")
-    return Program("worker", [sys.executable, "-m", "celery", "-q", "-A", "grove_ui", "worker", *quiet])
+    count = min(environment.workers, environment.worker_processes)
+    for index in range(count):
+        name = "worker" if count == 1 else f"worker-{index + 1}"
+        processes = (environment.worker_processes + index) // count
+        own = ("--hostname", f"{name}@%h", "--concurrency", str(processes))
+        yield Program(name, [sys.executable, "-m", "celery", "-q", "-A", "grove_ui", "worker", *quiet, *own])
 
 
 def _beat() -> Program:
