@@ -94,7 +94,7 @@ Attack = Callable[[int, Counter[str]], Coroutine[Any, Any, None]]
 def main() -> None:
     """Start the product, attack it, and print."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")  # for the tables
-    variables = {"GROVE_ADMIN_PASSWORD": PASSWORD, "GROVE_ADMIN_TOKEN": TOKEN, "API_RATE": "off"}
+    variables = {"GROVE_ADMIN_PASSWORD": PASSWORD, "GROVE_ADMIN_TOKEN": TOKEN, "API_RATE": "off", "WORKERS": ""}
     with tempfile.TemporaryDirectory() as folder, product(Path(folder), **variables) as running:
         running.wait_until_it_answers()
         _, cookie = sign_in(running)
