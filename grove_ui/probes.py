@@ -92,7 +92,7 @@ class _SharedCheck:
         await asyncio.wait((result,), timeout=max(0.0, self._seconds - _age(self._started_at)))
         if result.done():
             return result.result()
-        detail = f"The check has not ended for {_age(self._started_at):.0f} s: {self._name} hangs, or the machine does."
+        detail = f"No answer for {_age(self._started_at):.0f} s: it hangs, or this machine is overloaded."
         return [ReadinessCheck(self._name, ok=False, detail=detail)]
 
     def _start(self) -> "asyncio.Future[list[ReadinessCheck]]":

@@ -4,11 +4,14 @@ Asserts nothing.
 
 The product runs as with `make run`, on loopback. First a client requests a page of the API repeatedly without load;
 then again while bodies of 200 MB are sent, while 1,000 connections are silent or send unfinished headers and bodies of
-a few bytes, while as many send headers of the maximum size, while as many request much and read nothing, while one
-account opens 300 streams, and while six accounts open 300 streams together. Each attack ends after SECONDS and happens
-twice: Python keeps the memory of the first time, so growth in the second one would be a leak. Each row has the memory
-of the web process before, at most and after, its processor time in seconds a second, and the median latency, also as a
-ratio to the one without load just before the attack.
+a few bytes, while as many send headers of the maximum size, while as many request much and read nothing, while as many
+probes arrive at once, while one account opens 300 streams, and while six accounts open 300 streams together. Each
+attack ends after SECONDS and happens twice: Python keeps the memory of the first time, so growth in the second one
+would be a leak.
+
+The output is the table of docs/operating.md. Its rows have both times of an attack: the memory of the web process in
+MB before, at most and after; the median latency of others, also as a ratio to the quiet one just before; the processor
+time of the web process in seconds a second; its most threads; what the attacker got, and the load at the end.
 """
 
 import asyncio
@@ -55,6 +58,11 @@ _SECONDS_AFTER: Final = 3.0  # until held resources are released
 _FILE: Final = "/static/admin/js/vendor/jquery/jquery.js"  # the maximum
 _ANSWERS: Final = 16  # asked for at once
 _SECONDS_UNREAD: Final = 5.0
+_COLUMNS: Final = (
+    *("attack", "memory, first time", "second time"),
+    *("quiet median of others", "median, first time", "second time"),
+    *("processor: quiet, first, second time", "threads", "answers and ends of connections", "load"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,12 +74,18 @@ class Measured:
     megabytes: float  # the maximum
     after: float
     processor: float  # seconds that the web process spent in a second
+    threads: int  # the maximum
     counts: Counter[str]
 
     @property
     def median(self) -> float:
         """In milliseconds."""
         return statistics.median(self.latencies) * 1000
+
+    @property
+    def memory(self) -> str:
+        """Before, at most and after."""
+        return f"{self.before:.0f} / {self.megabytes:.0f} / {self.after:.0f}"
 
 
 Attack = Callable[[int, Counter[str]], Coroutine[Any, Any, None]]
@@ -80,7 +94,7 @@ Attack = Callable[[int, Counter[str]], Coroutine[Any, Any, None]]
 def main() -> None:
     """Start the product, attack it, and print."""
     os.environ.setdefault("DJANGO_SETTINGS_MODULE", "grove_ui.settings")  # for the tables
-    variables = {"GROVE_ADMIN_PASSWORD": PASSWORD, "GROVE_ADMIN_TOKEN": TOKEN, "API_RATE": "off"}
+    variables = {"GROVE_ADMIN_PASSWORD": PASSWORD, "GROVE_ADMIN_TOKEN": TOKEN, "API_RATE": "off", "WORKERS": ""}
     with tempfile.TemporaryDirectory() as folder, product(Path(folder), **variables) as running:
         running.wait_until_it_answers()
         _, cookie = sign_in(running)
@@ -106,29 +120,39 @@ async def _measure_all(running: Product, cookie: str) -> None:
     await _measure(running.port, pid, cookie, None)  # the first requests are slower
     attacks: Sequence[tuple[str, Attack]] = (
         (f"{BODIES} bodies of {BODY // 1_000_000} MB at a time", _send_bodies),
-        (f"{CONNECTIONS:,} slow connections", _hold_connections),
+        (f"{CONNECTIONS:,} slow connections, few bytes", _hold_connections),
         (f"{CONNECTIONS:,} with full headers", _hold_full_headers),
-        (f"{CONNECTIONS:,} slow readers", _leave_answers),
+        (f"{CONNECTIONS:,} slow readers, {_ANSWERS} files each", _leave_answers),
+        (f"{CONNECTIONS:,} probes at once, every second", _send_probes),
         (f"{STREAMS} streams of one account", _open_streams_of_one),
         (f"{STREAMS} streams of {ACCOUNTS} accounts", _open_streams_of_many),
     )
     chosen = [(what, attack) for what, attack in attacks if all(word in what for word in sys.argv[1:])]
+    _write_row(*_COLUMNS)
+    _write_row(*("---" for _ in _COLUMNS))
     for what, attack in chosen:
         quiet = await _measure(running.port, pid, cookie, None)
-        _report("quiet", quiet, quiet)
-        _report(what, await _measure(running.port, pid, cookie, attack), quiet)
-        _report("the same again", await _measure(running.port, pid, cookie, attack), quiet)
-    quiet = await _measure(running.port, pid, cookie, None)
-    _report("quiet at the end", quiet, quiet)
+        first, second = [await _measure(running.port, pid, cookie, attack) for _ in range(2)]
+        _report(what, quiet, first, second)
+    _report("none, at the end", *[await _measure(running.port, pid, cookie, None) for _ in range(3)])
 
 
-def _report(what: str, measured: Measured, quiet: Measured) -> None:
-    counts = ", ".join(f"{count} x {name}" for name, count in measured.counts.most_common(4))
-    sys.stdout.write(
-        f"{what:<32} median {measured.median:7.1f} ms {measured.median / quiet.median:6.2f} x  "
-        f"memory {measured.before:4.0f} / {measured.megabytes:4.0f} / {measured.after:4.0f} MB  "
-        f"processor {measured.processor:4.2f}  {counts}\n"
+def _report(what: str, quiet: Measured, first: Measured, second: Measured) -> None:
+    both = (first, second)
+    _write_row(
+        what,
+        *(one.memory for one in both),
+        f"{quiet.median:.0f} ms",
+        *(f"{one.median:.0f} ms, {one.median / quiet.median:.1f} x" for one in both),
+        ", ".join(f"{one.processor:.2f}" for one in (quiet, *both)),
+        ", ".join(str(one.threads) for one in (quiet, *both)),
+        ", ".join(f"{count} {name}" for name, count in (first.counts + second.counts).most_common(4)),
+        f"{os.getloadavg()[0]:.1f}",
     )
+
+
+def _write_row(*cells: str) -> None:
+    sys.stdout.write(f"| {' | '.join(cells)} |\n")
     sys.stdout.flush()
 
 
@@ -144,7 +168,7 @@ async def _measure(port: int, pid: int, cookie: str, attack: Attack | None) -> M
         await asyncio.to_thread(told.get)  # the attack begins
     begins, spent = time.monotonic(), _processor_seconds(pid)
     ends = begins + SECONDS
-    latencies, heaviest = [], before
+    latencies, heaviest, threads = [], before, 0
     while time.monotonic() < ends:
         began = time.monotonic()
         try:
@@ -154,14 +178,18 @@ async def _measure(port: int, pid: int, cookie: str, attack: Attack | None) -> M
         except (AssertionError, EOFError, OSError) as error:
             counts[f"others cut off ({type(error).__name__})"] += 1
         latencies.append(time.monotonic() - began)
-        heaviest = max(heaviest, weigh_process(pid))
+        heaviest, threads = max(heaviest, weigh_process(pid)), max(threads, _count_threads(pid))
         await asyncio.sleep(_SECONDS_BETWEEN)
     processor = (_processor_seconds(pid) - spent) / (time.monotonic() - begins)
     if attacker:
         counts += await asyncio.to_thread(told.get)
         attacker.join()
         await asyncio.sleep(_SECONDS_AFTER)
-    return Measured(tuple(latencies), before, heaviest, weigh_process(pid), processor, counts)
+    return Measured(tuple(latencies), before, heaviest, weigh_process(pid), processor, threads, counts)
+
+
+def _count_threads(pid: int) -> int:
+    return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
 
 
 def _processor_seconds(pid: int) -> float:
@@ -263,6 +291,25 @@ async def _leave_answers(port: int, counts: Counter[str]) -> None:
                 writer.transport.abort()
 
     await asyncio.gather(*(leave() for _ in range(CONNECTIONS)))
+
+
+async def _send_probes(port: int, counts: Counter[str]) -> None:
+    """Send many probes at once, wait for all answers, and repeat after a second."""
+
+    async def probe(number: int) -> None:
+        path = "/healthz" if number % 2 else "/readyz"
+        try:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(f"GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n".encode())
+            counts[(await reader.readline()).decode().strip() or "cut off"] += 1
+            await reader.read()
+            writer.close()
+        except OSError:
+            counts["cut off"] += 1
+
+    while True:
+        await asyncio.gather(*(probe(number) for number in range(CONNECTIONS)))
+        await asyncio.sleep(1)
 
 
 async def _open_streams_of_one(port: int, counts: Counter[str]) -> None:

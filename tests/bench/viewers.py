@@ -147,7 +147,12 @@ def _stream_of(page: str) -> str:
 def main() -> None:
     """Start everything, watch, and print."""
     count = next((int(word) for word in sys.argv[1:] if word.isdecimal()), VIEWERS)
-    variables = {"GROVE_ADMIN_PASSWORD": PASSWORD, "SANDBOX_NODES": "cpu=40,gpu=8", "STREAM_LIMIT": "off"}
+    variables = {
+        "GROVE_ADMIN_PASSWORD": PASSWORD,
+        "SANDBOX_NODES": "cpu=40,gpu=8",
+        "STREAM_LIMIT": "off",
+        "WORKERS": "",
+    }
     with tempfile.TemporaryDirectory() as folder, product(Path(folder), **variables) as running:
         running.wait_until_it_answers()
         cluster = ClusterClient(kubeconfig(running.kubeconfig))
