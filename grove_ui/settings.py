@@ -155,7 +155,7 @@ UNFOLD = {
     "SITE_HEADER": "Grove UI",
     "SITE_ICON": lambda _: static("favicon.svg"),
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": lambda _: static("favicon.svg")}],
-    "STYLES": [lambda _: static("admin.css")],
+    "STYLES": [lambda _: static("admin-theme.css"), lambda _: static("admin-components.css")],
     "BORDER_RADIUS": "6px",
     "SHOW_HISTORY": False,
     "SHOW_VIEW_ON_SITE": False,

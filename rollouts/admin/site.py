@@ -37,7 +37,7 @@ class GroveAdminSite(UnfoldAdminSite):
     def each_context(self, request: HttpRequest) -> dict[str, Any]:
         """Return the context of every page."""
         context = super().each_context(request)
-        # The theme would render them as a <style>, which the policy forbids; static/admin.css has them.
+        # The theme would render them as a <style>, which the policy forbids; static/admin-theme.css has them.
         context["colors"] = None
         return context
 

@@ -102,7 +102,7 @@ def test_a_stranger_is_sent_to_sign_in(running: Product) -> None:
 
 def test_static_files_are_served(running: Product) -> None:
     _, page = _get(running, "/sign-in/")
-    start = page.index(b"/static/design-system.")
+    start = page.index(b"/static/tokens.")
     path = page[start : page.index(b'"', start)].decode()
     assert _get(running, path)[0] == 200
 
