@@ -2,23 +2,15 @@
 
 import asyncio
 import contextlib
-import gc
-import json
 import threading
 import time
 import zlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
-from functools import partial
-from itertools import count
+from collections.abc import Callable
 from typing import Any
-from urllib.parse import urlencode
 
 import pytest
-from asgiref.sync import sync_to_async
 from django.contrib.auth.models import Group
 from django.contrib.sessions.models import Session
-from django.db import connections
 from django.test import Client
 from django.urls import reverse
 from redis import Redis
@@ -30,104 +22,15 @@ from rollouts.live import change_feed
 from rollouts.live.change_feed import Change
 from rollouts.live.fragments import Fragment
 from rollouts.live.registry import LIVE, LiveRegistry
-from rollouts.live.sse import MAX_PARTS_PER_ACCOUNT
-from rollouts.live.stream import PageSubscriber, parse_shown_part
+from rollouts.live.stream import PageSubscriber
 from rollouts.live.subscriptions import LivePart
 from rollouts.models import AuditEntry, User
-from rollouts.selectors.events import EventList
 from rollouts.selectors.workloads import WorkloadPage, workload_list
 from rollouts.services.audit import Caller, Source, record
 from tests.api.read import fleet
+from tests.live.streams import CHAT, LIST, OVERRIDES, SECONDS, Stream, in_thread, open_stream, read_part, watch
 
-pytestmark = pytest.mark.django_db(transaction=True)
-
-SECONDS = 60.0  # a limit for broken code only
-LIST = "/live/workloads/"
-OVERRIDES = "/live/overrides/"
-CHAT = "sandbox/default/chat"
-
-
-@dataclass(frozen=True, slots=True)
-class Event:
-    """A server-sent event."""
-
-    name: str
-    data: Any
-
-
-@pytest.fixture(autouse=True)
-def _quick(settings: Any) -> None:
-    settings.FEED_HEARTBEAT_SECONDS = 0.3
-    settings.FEED_RECHECK_SECONDS = 0.2
-
-
-class Stream:
-    """An open response, read event by event."""
-
-    def __init__(self, answer: Any) -> None:
-        self.events: list[Event] = []
-        self._rest = b""
-        self._chunks: AsyncIterator[bytes] = aiter(answer.streaming_content)
-
-    @property
-    def news(self) -> list[Event]:
-        """All events but heartbeats, which a slow server may send at any moment."""
-        return [event for event in self.events if event.name != "heartbeat"]
-
-    async def wait_for(self, name: str, **about: str) -> Event:
-        """Return the next event with this name and data."""
-        async with asyncio.timeout(SECONDS):
-            while True:
-                event = await self.next()
-                if event.name == name and about.items() <= event.data.items():
-                    return event
-
-    async def next(self) -> Event:
-        """Return the next event; raises StopAsyncIteration at the end."""
-        while b"\n\n" not in self._rest:
-            self._rest += await anext(self._chunks)
-        block, _, self._rest = self._rest.partition(b"\n\n")
-        fields = dict(line.split(b": ", 1) for line in block.split(b"\n"))
-        if b"event" not in fields:
-            return await self.next()
-        self.events.append(Event(fields[b"event"].decode(), json.loads(fields[b"data"])))
-        return self.events[-1]
-
-
-def open_stream(client: Client, *shown: str, **headers: str) -> Any:
-    """Request the stream of a page that shows these parts."""
-    return client.get(f"/live/stream/?{urlencode({'show': shown}, doseq=True)}", headers=headers)
-
-
-def watch(client: Client, *shown: str, then: Callable[[Stream], Awaitable[None]]) -> Stream:
-    """Open the stream of a page and run a scene while it is open."""
-    answer = open_stream(client, *shown)
-    assert answer.status_code == 200, answer.content
-    stream = Stream(answer)
-
-    async def run() -> None:
-        await then(stream)
-        await stream._chunks.aclose()  # type: ignore[attr-defined]
-
-    asyncio.run(run())
-    return stream
-
-
-def read_part(text: str) -> LivePart:
-    """Parse the description of a part."""
-    shown = parse_shown_part(text)
-    assert shown is not None
-    return shown[0]
-
-
-async def in_thread(act: Callable[[], object]) -> None:
-    """Change the database in a thread and connection of its own, like another process."""
-
-    def commit() -> None:
-        act()
-        connections.close_all()
-
-    await sync_to_async(commit, thread_sensitive=False)()
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.usefixtures("quick_streams")]
 
 
 def test_a_page_is_brought_what_it_shows_and_then_told_that_it_is_current(viewer: Client, row: models.Cluster) -> None:
@@ -267,66 +170,6 @@ def test_nobody_has_the_server_or_a_cluster_looked_at_all_the_time(src: str, wor
     assert read_part(f"- {src} {words}").poll_seconds == seconds
 
 
-def test_an_account_has_so_many_streams_at_once_and_can_open_another_when_one_is_closed(
-    viewer: Client, row: models.Cluster, redis: Redis, settings: Any
-) -> None:
-    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, stream_limit=1)
-    elsewhere = Client()
-    elsewhere.force_login(User.objects.get(username="vera"))
-    feed_of_account = partial(elsewhere.get, "/api/v1/feed/", headers={"Accept": "text/event-stream"})
-
-    async def then(stream: Stream) -> None:
-        await stream.wait_for("current")
-        for open_another in (partial(open_stream, elsewhere, f"- {LIST} workload"), feed_of_account):
-            refused = await sync_to_async(open_another)()
-            assert (refused.status_code, refused["Retry-After"]) == (429, "30")
-            assert b"Your account has 1 live pages and feeds open" in refused.content
-
-    watch(viewer, f"- {LIST} workload", then=then)
-    assert feed_of_account().status_code == 200
-
-
-def test_an_account_has_so_many_different_parts_open_at_once_over_all_its_streams(
-    viewer: Client, row: models.Cluster, redis: Redis
-) -> None:
-    def parts(first: int, how_many: int) -> list[str]:
-        return [f"- {LIST} workload every:{seconds}" for seconds in range(first, first + how_many)]
-
-    pages = [parts(first, 16) for first in range(10, 10 + 6 * 16, 16)]
-    first, *others = [Stream(open_stream(viewer, *shown)) for shown in pages]
-    for shown in (*pages, parts(600, MAX_PARTS_PER_ACCOUNT - 6 * 16)):
-        assert open_stream(viewer, *shown).status_code == 200  # up to the limit; a part of several pages counts once
-        gc.collect()
-    refused = open_stream(viewer, *parts(600, MAX_PARTS_PER_ACCOUNT - 6 * 16 + 1))
-    assert (refused.status_code, refused["Retry-After"]) == (429, "30")
-    assert f"{MAX_PARTS_PER_ACCOUNT} different live parts".encode() in refused.content
-    other = Client()
-    account = User.objects.create_user("olga")
-    account.groups.add(Group.objects.get(name="viewer"))
-    other.force_login(account)
-    assert open_stream(other, *parts(600, 16)).status_code == 200
-    del first
-    gc.collect()
-    assert open_stream(viewer, *parts(600, 16)).status_code == 200
-    assert others
-
-
-def test_a_stream_that_is_never_read_is_not_counted_for_ever(
-    viewer: Client, row: models.Cluster, redis: Redis, settings: Any
-) -> None:
-    settings.ENVIRONMENT = replace(settings.ENVIRONMENT, stream_limit=1)
-    for _ in range(3):
-        assert open_stream(viewer, f"- {LIST} workload").status_code == 200
-        gc.collect()
-
-
-def test_a_page_with_more_parts_than_any_is_refused(viewer: Client) -> None:
-    shown = [f"- {LIST} workload every:{seconds}" for seconds in range(10, 27)]
-    refused = open_stream(viewer, *shown)
-    assert refused.status_code == 400
-    assert b"at most 16 live parts" in refused.content
-
-
 def test_what_is_no_part_of_a_page_is_to_be_fetched(viewer: Client) -> None:
     addresses = ["/help/", "/nowhere/", "/api/v1/workloads/", "/live/stream/"]
 
@@ -420,119 +263,6 @@ def test_after_something_may_have_been_missed_everything_is_looked_at_again(
         await stream.wait_for("current")
 
     watch(viewer, f"- {LIST} override", then=then)
-
-
-def test_a_part_that_takes_long_holds_up_no_other_and_comes_when_it_is_there(
-    viewer: Client, row: models.Cluster, redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fleet.store_fleet(row, 1)
-    is_answering = threading.Event()
-
-    def wait_for_the_cluster(place: WorkloadRef, most: int) -> EventList:
-        assert is_answering.wait(SECONDS)
-        return EventList((), 0, is_partial=False, problem="Here at last.")
-
-    monkeypatch.setattr("rollouts.web.events.event_list", wait_for_the_cluster)
-    slow = "/workloads/sandbox/team-0/w-0000/events/card/"
-
-    async def then(stream: Stream) -> None:
-        await stream.wait_for("current")
-        assert [event.data.get("src") for event in stream.news] == [LIST, None]
-        await in_thread(lambda: fleet.store_fleet(row, 2))
-        change_feed.publish(redis, [Change("sandbox", "workload", CHAT)])
-        assert "w-0001" in (await stream.wait_for("fragment", src=LIST)).data["html"]
-        is_answering.set()
-        assert "Here at last." in (await stream.wait_for("fragment", src=slow)).data["html"]
-
-    watch(viewer, f"- {LIST} workload", f"- {slow} every:20", then=then)
-
-
-def test_a_page_that_takes_its_time_is_brought_how_each_part_looks_then(
-    viewer: Client, row: models.Cluster, redis: Redis
-) -> None:
-    other = Stream(open_stream(viewer, f"- {LIST} workload"))
-
-    async def then(slow: Stream) -> None:
-        await asyncio.gather(slow.wait_for("current"), other.wait_for("current"))
-        for number in (1, 2, 3):
-            await in_thread(lambda number=number: fleet.store_fleet(row, number))  # type: ignore[misc]
-            change_feed.publish(redis, [Change("sandbox", "workload", CHAT)])
-            last = await other.wait_for("fragment", src=LIST)
-            assert f"w-000{number - 1}" in last.data["html"]
-        brought = await slow.wait_for("fragment", src=LIST)
-        assert brought.data["etag"] == last.data["etag"], "and not what came before it"
-        await slow.wait_for("heartbeat")
-        assert [event.name for event in slow.news] == ["fragment", "current", "fragment"]
-
-    watch(viewer, f"- {LIST} workload", then=then)
-
-
-def test_a_page_that_has_its_cluster_part_yet_to_come_is_brought_it_also_when_others_have_it_already(
-    viewer: Client, row: models.Cluster, redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    fleet.store_fleet(row, 1)
-    answers = threading.Semaphore(1)
-
-    def wait_for_the_cluster(place: WorkloadRef, most: int) -> EventList:
-        assert answers.acquire(timeout=SECONDS)
-        return EventList((), 0, is_partial=False, problem="Always the same.")
-
-    monkeypatch.setattr("rollouts.web.events.event_list", wait_for_the_cluster)
-    slow = "/workloads/sandbox/team-0/w-0000/events/card/"
-    newcomer = Stream(open_stream(viewer, f"- {slow} every:20"))
-
-    async def then(stream: Stream) -> None:
-        first = await stream.wait_for("fragment", src=slow)
-        await newcomer.wait_for("current")
-        answers.release()
-        assert await newcomer.wait_for("fragment", src=slow) == first
-        await newcomer._chunks.aclose()  # type: ignore[attr-defined]
-
-    watch(viewer, f"- {slow} every:20", then=then)
-
-
-def test_a_part_that_is_slow_and_changes_all_the_time_is_brought_nevertheless(
-    viewer: Client, row: models.Cluster, redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    numbers = count(1)
-
-    def render_slowly(place: WorkloadRef, most: int) -> EventList:
-        time.sleep(1.5)  # longer than the batch time of events
-        return EventList((), 0, is_partial=False, problem=f"Look {next(numbers)}.")
-
-    monkeypatch.setattr("rollouts.web.events.event_list", render_slowly)
-    slow = "/workloads/sandbox/team-0/w-0000/events/card/"
-
-    async def then(stream: Stream) -> None:
-        changes = asyncio.create_task(_change_all_the_time(redis))
-        for number in (1, 2, 3):
-            assert f"Look {number}." in (await stream.wait_for("fragment", src=slow)).data["html"]
-        changes.cancel()
-
-    watch(viewer, f"- {slow} workload", then=then)
-
-
-def test_a_page_is_told_that_it_is_current_though_a_slow_part_changes_all_the_time(
-    viewer: Client, row: models.Cluster, redis: Redis, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def look_slowly(*given: Any) -> WorkloadPage:
-        time.sleep(1.5)  # longer than the batch time of events
-        return workload_list(*given)
-
-    monkeypatch.setattr("rollouts.web.workloads.workload_list", look_slowly)
-
-    async def then(stream: Stream) -> None:
-        changes = asyncio.create_task(_change_all_the_time(redis))
-        await stream.wait_for("current")
-        changes.cancel()
-
-    watch(viewer, f"- {LIST} workload", then=then)
-
-
-async def _change_all_the_time(redis: Redis) -> None:
-    while True:
-        await asyncio.to_thread(change_feed.publish, redis, [Change("sandbox", "workload", CHAT)])
-        await asyncio.sleep(0.1)
 
 
 def test_a_command_that_is_put_on_record_is_brought_to_the_audit(

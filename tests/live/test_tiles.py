@@ -15,7 +15,7 @@ from rollouts.live import change_feed
 from rollouts.live.change_feed import Change
 from rollouts.live.tiles import TiledHtml, split_tiles
 from tests.api.read import fleet
-from tests.live.test_stream import Stream, in_thread, watch
+from tests.live.streams import Stream, in_thread, watch
 
 pytestmark = [pytest.mark.django_db(transaction=True)]
 
