@@ -2,14 +2,16 @@
 
 A case deploys a workload on nodes of its own, asks for the preview of a change, makes the change, and follows it pass
 by pass to its end or until it rests unfinished. Where it is stuck, it asks again what becomes of it, now that the first
-pods have failed, with nothing supposed; then it presses a remedy that is offered, and follows. Several cases take
+pods have failed, with nothing supposed; then it presses a remedy that its page offers, and follows. Several cases take
 turns, each in a namespace of its own: most of their time is waiting for pods.
+
+The kinds in `EXPECTED` are arranged: a scale-out together with the change, surge whose node goes down, OnDelete.
 """
 
 import random
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -20,15 +22,14 @@ from rollouts import mirror
 from rollouts.accounts.commands import Command
 from rollouts.cluster import Obj
 from rollouts.cluster.resources import NAMESPACES, NODES, PODCLIQUESETS, PODS
-from rollouts.engine.manifest.edits import ImageEdit
+from rollouts.engine.manifest import edits
+from rollouts.engine.manifest.edits import ImageEdit, InvalidEdit
 from rollouts.engine.model.actions import Wait
 from rollouts.engine.model.workload import Strategy
 from rollouts.engine.plan.remedies import Remedy
-from rollouts.engine.plan.wait_codes import find_common_code
-from rollouts.engine.rollout.roller import Reason
+from rollouts.engine.plan.wait_codes import WaitCode, find_common_code
 from rollouts.engine.rollout.units import set_units
 from rollouts.engine.simulation.remedy_trials import TRIABLE
-from rollouts.engine.simulation.simulate import SimulationEnd
 from rollouts.models import Step
 from rollouts.queue.results import Requeue
 from rollouts.selectors.activity import summarize_waits
@@ -40,15 +41,27 @@ from rollouts.services.audit import Caller
 from rollouts.services.changes import Simulable, execute
 from rollouts.services.edit import Edit
 from rollouts.services.simulation import workload_simulate
-from rollouts.services.simulation_report import Simulated
-from rollouts.services.workloads import roll_back, set_images
-from rollouts.web.commands.forms import EditForm, FormContext
+from rollouts.services.workloads import roll_back
+from rollouts.web.commands.forms import CommandForm, EditForm, FormContext
 from rollouts.web.commands.pod_deletion import PodDeletionForm
-from rollouts.web.commands.remedies import _FORM_BY_REMEDY, SELECTED_FIELD
+from rollouts.web.commands.pods import OutdatedPodsForm
+from rollouts.web.commands.remedies import _FORM_BY_REMEDY, SELECTED_FIELD, RemedyForm
 from tests.controller.loop import observe
 from tests.nodes import make_nodes
 from tests.scenarios.scene import is_ready
 from tests.services.stage import Stage
+from tests.web.commands.forecast_results import (
+    BY_HAND,
+    EXPECTED,
+    FAILING,
+    LOST,
+    REPLACED,
+    SCALE_OUT,
+    Result,
+    Seen,
+    order_in,
+)
+from tests.web.commands.waiting import set_node
 
 KINDS = ("roomy", "full", "cordoned", "heterogeneous", "slow", "broken", "crash")
 # Seconds, as an annotation of the sandbox says: a quarter of the shorter ones is more than stamps are off by.
@@ -56,131 +69,52 @@ READY = 6
 SLOW = 13
 # Seconds without any news of a pod: longer than the slowest takes, and than a pod is given that never becomes Ready.
 RESTS_FOR = 22.0
+# The same where no pod is slow, and where it is clear at once which one never becomes Ready.
+ARRANGED_RESTS_FOR = 10.0
 GIVES_UP_AFTER = 360.0
-MOST_LAG = 0.1  # of the seconds that were measured
 FOREIGN = {"forecasts": "foreign"}
 """Of pods that are not Grove's."""
 # An operator looks so many seconds after it came to rest.
 LOOKS_AFTER = 60.0
 BUDGETS: tuple[tuple[int | str, int | str], ...] = ((1, 0), (1, 0), (0, 1), (0, 1), (2, 0), (1, 1), ("50%", 0))
-FAILING = ("broken", "crash")
 AT_WORK: set[str] = set()
 """The namespaces of the cases that take turns: a list is of all of them, as the mirror drops what is not listed."""
-_REPLACED = (Reason.OUTDATED, Reason.OUTDATED_UNAVAILABLE)
 
 
-@dataclass
-class Outcome:
-    """What happened."""
-
-    stuck: bool = False
-    seconds: float = 0.0
-    # Of these, those that went by until the controller here noticed something or did several writes in a row. In the
-    # product these are milliseconds; here cases take turns, on a machine that may be busy.
-    lag: float = 0.0
-    lowest: int = 1000  # replicas of the set that were available
-    order: list[int] = field(default_factory=list)  # replicas of the set in the order in which they were replaced
+UNCHANGED = Edit(Command.SET_IMAGES, lambda manifest: manifest)
+"""No change: what becomes of what is under way."""
 
 
-@dataclass
-class Result:
-    """A preview, and what happened."""
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the workloads of a kind are chosen from."""
 
-    seed: int
-    kind: str
-    title: str
-    told: Simulated
-    seen: Outcome
-    again: Simulated | None = None  # where it is stuck: the same, asked then
-    offered: tuple[str, ...] = ()
-    is_problem: bool = False  # whether the page called it one when an operator looked
-    first: str = ""  # what is offered first, on the first card
-    pressed: str = ""
-    said: Simulated | None = None  # what the page of the remedy said
-    after: Outcome | None = None  # what came of pressing it
-    left: tuple[str, ...] = ()  # what is waited for in the end that was waited for before, by code
-
-    def find_faults(self) -> list[str]:
-        """Return where preview and sandbox disagree."""
-        told, seen = self.told, self.seen
-        faults = [*self._find_faults_of_remedies()]
-        if told.end not in (SimulationEnd.DONE, SimulationEnd.STUCK):
-            faults.append(f"end: {told.end} forecast")
-        if self.again is not None and self.again.end is not SimulationEnd.STUCK:
-            faults.append(f"stuck: {self.again.end} forecast when it was stuck already")
-        if (told.end is SimulationEnd.STUCK) != seen.stuck:
-            faults.append(f"stuck: {told.end} forecast")
-        if told.components[0].lowest != seen.lowest:
-            faults.append(f"lowest: {told.components[0].lowest} forecast, {seen.lowest} seen")
-        if order_of(told) != seen.order:
-            faults.append(f"order: {order_of(told)} forecast, {seen.order} seen")
-        # The lag of one component may be time in which another one comes up, so it is taken off or not. Where the
-        # machine was too busy to measure anything, a forecast can only be found to be too long.
-        least, most = seen.seconds - seen.lag, seen.seconds
-        if not seen.stuck and not (0.75 * least if self.is_measured else 0.0) <= told.seconds <= 1.25 * most:
-            faults.append(f"seconds: {told.seconds:.1f} forecast, {least:.1f} to {most:.1f} seen")
-        return faults
-
-    def _find_faults_of_remedies(self) -> Iterator[str]:
-        if self.seen.stuck and self.kind in FAILING and not self.is_problem:
-            yield "no problem"
-        if self.seen.stuck and self.kind in FAILING and self.first != Remedy.ROLL_BACK:
-            yield f"first of what is offered: {self.first}"
-        # On cordoned nodes nothing may help but other nodes, and on different ones it depends on who is where.
-        if self.seen.stuck and self.kind in (*FAILING, "full") and not self.pressed:
-            yield "nothing offered"
-        if self.after is None or self.said is None:
-            return
-        if self.left:
-            yield f"{self.pressed} did not end {self.left}"
-        if (self.said.end is SimulationEnd.STUCK) != self.after.stuck:
-            yield f"{self.pressed}: {self.said.end} said"
-        if self.after.lowest < self.said.components[0].lowest:
-            yield f"{self.pressed}: {self.said.components[0].lowest} said, {self.after.lowest} seen"
-
-    @property
-    def is_measured(self) -> bool:
-        """Whether the machine was quiet enough to tell how long it took."""
-        return self.seen.stuck or self.seen.lag <= MOST_LAG * self.seen.seconds
-
-    def render(self) -> str:
-        """Return it as a row of the table."""
-        told, seen = self.told, self.seen
-        forecast = "stuck" if told.end is SimulationEnd.STUCK else f"{told.seconds:5.1f} s"
-        happened = "stuck" if seen.stuck else f"{seen.seconds - seen.lag:5.1f}-{seen.seconds:.1f} s"
-        row = (
-            f"{self.title:48} {forecast:>8} {happened:>12}   lowest {told.components[0].lowest} {seen.lowest}"
-            f"   order {order_of(told)} {seen.order}"
-        )
-        return f"{self.seed} {row}   {self._render_remedy()}" if seen.stuck else f"{self.seed} {row}"
-
-    def _render_remedy(self) -> str:
-        """Return what was offered, and what came of pressing one of it: the fewest replicas forecast and seen."""
-        if self.said is None or self.after is None:
-            return f"offered: {', '.join(self.offered) or 'nothing'}"
-        came = "another wait" if self.after.stuck else f"complete after {self.after.seconds:.1f} s"
-        lowest = f"lowest {self.said.components[0].lowest} {self.after.lowest}"
-        return f"{self.pressed} of {', '.join(self.offered)}: {came}, {lowest}"
+    strategies: tuple[Strategy, ...] = (Strategy.ROLLING_RECREATE, Strategy.ROLLING_UPDATE, Strategy.REPLICA_RECREATE)
+    replicas: tuple[int, int] = (1, 3)
+    budgets: tuple[tuple[int | str, int | str], ...] = BUDGETS
+    pods: tuple[int, int] = (2, 3)
+    may_have_group: bool = True
 
 
-def order_of(told: Simulated) -> list[int]:
-    """Return which replicas of the set a preview replaces, in their order."""
-    moments = [moment for step in told.steps for moment in step.moments]
-    return _order([moment.component for moment in moments if moment.reason in _REPLACED], told.name)
-
-
-def _order(components: list[str], name: str) -> list[int]:
-    indices = (component.removeprefix(f"{name}-").partition("-")[0] for component in components)
-    return [*dict.fromkeys(int(index) for index in indices if index.isdigit())]
+LIMITS = {
+    SCALE_OUT: Limits((Strategy.ROLLING_RECREATE, Strategy.ROLLING_UPDATE), replicas=(1, 2), budgets=((1, 0),)),
+    # The first replica is updated, so the template is known to work when the surge of the second one is lost.
+    LOST: Limits((Strategy.ROLLING_UPDATE,), (2, 2), budgets=((0, 1),), pods=(1, 1), may_have_group=False),
+    BY_HAND: Limits((Strategy.ON_DELETE,), replicas=(1, 2), budgets=((1, 0),)),
+}
 
 
 class Case:
     """One workload in one cluster."""
 
-    def __init__(self, seed: int, make_stage: Callable[[str, str], Stage], caller: Caller, press: str = "") -> None:
+    def __init__(
+        self, seed: int, make_stage: Callable[[str, str], Stage], caller: Caller, press: str = "", kind: str = ""
+    ) -> None:
+        """`press` is the remedy to press; empty: the first. `kind` is the kind; empty: by the seed."""
         self._seed, self._dice = seed, random.Random(seed)
         self._caller, self._press = caller, press
-        self.kind = KINDS[seed % len(KINDS)]
+        self.kind = kind or KINDS[seed % len(KINDS)]
+        self._limits = LIMITS.get(self.kind, Limits())
         self._name = f"f{seed}{press.lower()[:12]}-{random.Random().randrange(10**6)}"
         self._make_stage = make_stage
         self._manifest = self._make_manifest()
@@ -188,21 +122,21 @@ class Case:
     # ---- what is tried
 
     def _make_manifest(self) -> Obj:
-        dice = self._dice
-        self._strategy = dice.choice([Strategy.ROLLING_RECREATE, Strategy.ROLLING_UPDATE, Strategy.REPLICA_RECREATE])
-        self._replicas = dice.randint(1, 3)
+        dice, limits = self._dice, self._limits
+        self._strategy = dice.choice(limits.strategies)
+        self._replicas = dice.randint(*limits.replicas)
         # The cluster refuses these for one replica: half of it, rounded down, is none, and two are more than there are.
         is_one = self._strategy is Strategy.REPLICA_RECREATE and self._replicas == 1
-        self._budget = dice.choice([one for one in BUDGETS if not (is_one and one in (("50%", 0), (2, 0)))])
+        self._budget = dice.choice([one for one in limits.budgets if not (is_one and one in (("50%", 0), (2, 0)))])
         budget = {"maxUnavailable": self._budget[0], "maxSurge": self._budget[1]}
         spec: Obj = {"replicas": self._replicas, "updateStrategy": {"type": str(self._strategy)}}
         if self._strategy is Strategy.REPLICA_RECREATE:
             spec["updateStrategy"]["rollingUpdate"] = budget
         inside = {"updateStrategy": budget} if self._strategy is Strategy.ROLLING_UPDATE else {}
-        pods = dice.randint(2, 3)
-        cliques = [self._clique("web", pods, dice.choice((pods - 1, pods)), **inside)]
+        pods = dice.randint(*limits.pods)
+        cliques = [self._clique("web", pods, max(1, dice.choice((pods - 1, pods))), **inside)]
         template: Obj = {"cliques": cliques}
-        if dice.random() < 0.5:
+        if dice.random() < 0.5 and limits.may_have_group:
             cliques += [self._clique("leader", 1, 1), self._clique("worker", 1, 1)]
             group = {"name": "decode", "cliqueNames": ["leader", "worker"], "replicas": 2, "minAvailable": 1, **inside}
             template["podCliqueScalingGroups"] = [group]
@@ -223,12 +157,14 @@ class Case:
 
     def _make_nodes(self, stage: Stage) -> None:
         """Make room: to spare, for just the pods that run, or of different kinds."""
-        spare = {"full": 0, "heterogeneous": 0}.get(self.kind, 8)
+        spare = 0 if self.kind in ("full", "heterogeneous", SCALE_OUT, LOST) else 8
         self._has_foreign_pod = self._dice.random() < 0.5
         sizes = [self._pods + spare + self._has_foreign_pod]
         # On half of the cordoned clusters there is another node, with room for some.
         if self.kind == "heterogeneous" or (self.kind == "cordoned" and self._dice.random() < 0.5):
             sizes.append(2)
+        if self.kind == LOST:
+            sizes += [1, 2]  # for surge: the second one, and once that is lost, the third one
         is_by_cpu = self._dice.random() < 0.5
         for number, size in enumerate(sizes):
             room = {"cpus": size} if is_by_cpu else {"pods": size}
@@ -238,6 +174,9 @@ class Case:
         if self.kind == "heterogeneous":
             taint = {"key": "special", "value": "", "effect": "NoSchedule"}
             stage.cluster.patch_merge(NODES, f"{self._name}-1", {"spec": {"taints": [taint]}})
+        if self.kind == LOST:
+            self._cordon(stage, 1)
+            self._cordon(stage, 2)
 
     def _make_foreign_pod(self, stage: Stage, node: str) -> None:
         """Have a pod on a node that is not Grove's, and asks for as much as each of the others; nobody mirrors it."""
@@ -249,8 +188,8 @@ class Case:
         pod = {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
         stage.cluster.create(PODS, pod)
 
-    def _cordon(self, stage: Stage, *, is_cordoned: bool) -> None:
-        stage.cluster.patch_merge(NODES, f"{self._name}-0", {"spec": {"unschedulable": is_cordoned or None}})
+    def _cordon(self, stage: Stage, node: int = 0, *, is_cordoned: bool = True) -> None:
+        stage.cluster.patch_merge(NODES, f"{self._name}-{node}", {"spec": {"unschedulable": is_cordoned or None}})
 
     # ---- how it goes; whoever drives it goes on after each yield
 
@@ -263,35 +202,62 @@ class Case:
         stage.cluster.create(PODCLIQUESETS, self._manifest)
         yield from self._deploy(stage)
         if self.kind == "cordoned":
-            self._cordon(stage, is_cordoned=True)
-        tag = self.kind if self.kind in ("broken", "crash") else "v2"
-        images = [ImageEdit("web", f"app:{tag}", "main")]
-        never = ("web",) if tag != "v2" else ()
+            self._cordon(stage)
+        change, never = self._choose_change()
+        if self.kind == LOST:
+            execute(self._caller, stage.place, change)
+            yield from self._lose_surge(stage)
+            change = UNCHANGED
         self._observe(stage)
         # The watcher does so once a minute: of all nodes at once.
         (label,) = FOREIGN.items()
         mirror.store_foreign_requests(stage.loop.row, stage.cluster.list(PODS, labels="=".join(label)).items)
-        change = set_images(images)
         belief = Assumptions(seconds_to_ready=None, never_ready=never)
         told = workload_simulate(self._caller, stage.place, change, belief)
         before = Step.objects.filter(rollout__namespace=self._name).count()
-        execute(self._caller, stage.place, set_images(images))
-        seen = Outcome()
-        yield from self._follow(stage, seen)
+        execute(self._caller, stage.place, change)
+        seen = Seen()
+        yield from self._follow(stage, seen, by_hand=self.kind == BY_HAND)
         seen.order = self._read_order(before)
         unavailable, surge = self._budget
         title = f"{self.kind} {self._strategy} R{self._replicas} U{unavailable} S{surge}"
         result = Result(self._seed, self.kind, title, told, seen)
         if seen.stuck:
-            unchanged = Edit(Command.SET_IMAGES, lambda manifest: manifest)
-            result.again = workload_simulate(self._caller, stage.place, unchanged, Assumptions(seconds_to_ready=None))
+            result.again = workload_simulate(self._caller, stage.place, UNCHANGED, Assumptions(seconds_to_ready=None))
+        if seen.stuck or self.kind == BY_HAND:
             yield from self._remedy(stage, result)
         AT_WORK.discard(self._name)
         yield result
 
+    def _choose_change(self) -> tuple[Edit, tuple[str, ...]]:
+        """Return the change, and the cliques whose new pods never become Ready, as the preview is told."""
+        tag = self.kind if self.kind in FAILING else "v2"
+        image = partial(edits.set_images, images=[ImageEdit("web", f"app:{tag}", "main")])
+        never = ("web",) if self.kind in FAILING else ()
+        if self.kind != SCALE_OUT:
+            return Edit(Command.SET_IMAGES, image), never
+
+        def scale_out(manifest: Obj) -> Obj | InvalidEdit:
+            changed = image(manifest)
+            return changed if isinstance(changed, InvalidEdit) else edits.scale(changed, self._replicas + 1)
+
+        return Edit(Command.SET_IMAGES, scale_out), never
+
+    def _lose_surge(self, stage: Stage) -> Iterator[None]:
+        """Go on until surge of the second replica is on the node that only surge fits on; have that node down then."""
+        node = f"{self._name}-1"
+        self._cordon(stage, 1, is_cordoned=False)
+        while not any(_is_surge_on(pod, node) for pod in stage.loop.pods()):
+            assert not stage.loop.is_complete(), "no surge came to its node"
+            self._observe(stage)
+            stage.loop.take_pass()
+            yield
+        set_node(stage.cluster, node, is_up=False)
+        self._cordon(stage, 2, is_cordoned=False)
+
     def _deploy(self, stage: Stage) -> Iterator[None]:
         """Deploy it, and have a pod go, so that it is known how long that takes."""
-        deployed, again = Outcome(), Outcome()
+        deployed, again = Seen(), Seen()
         yield from self._follow(stage, deployed)
         pod = stage.loop.pods()[0]["metadata"]
         stage.cluster.delete(PODS, pod["name"], namespace=self._name, uid=pod["uid"])
@@ -307,8 +273,9 @@ class Case:
         observe(stage.cluster, stage.loop.row, among=AT_WORK)
         mirror.store(stage.loop.row, NODES, stage.cluster.list(NODES, labels=f"case={self._name}").items)
 
-    def _follow(self, stage: Stage, seen: Outcome) -> Iterator[None]:
-        """Take passes until everything is there, or nothing has happened for long."""
+    def _follow(self, stage: Stage, seen: Seen, *, by_hand: bool = False) -> Iterator[None]:
+        """Take passes until everything is there, or nothing has happened for long; `by_hand`: or waits for deletion."""
+        rests_for = ARRANGED_RESTS_FOR if self.kind in EXPECTED else RESTS_FOR
         began = at_rest_since = time.monotonic()
         former: Any = None
         looked_at = began
@@ -327,10 +294,10 @@ class Case:
             if pods != former:
                 former, at_rest_since = pods, now
                 seen.lag += turn / 2 + now - looked_at
-            if stage.loop.is_complete():
+            if stage.loop.is_complete() or (by_hand and _awaits_deletion(stage)):
                 seen.seconds = now - began
                 return
-            if now - at_rest_since > RESTS_FOR:
+            if now - at_rest_since > rests_for:
                 seen.stuck = True
                 return
             assert now - began < GIVES_UP_AFTER, (self._name, self.kind, stage.loop.outcomes[-2:])
@@ -343,26 +310,26 @@ class Case:
 
     def _read_order(self, before: int) -> list[int]:
         steps = Step.objects.filter(rollout__namespace=self._name).order_by("at", "id")[before:]
-        return _order([step.component for step in steps if step.reason in _REPLACED], "chat")
+        return order_in([step.component for step in steps if step.reason in REPLACED], "chat")
 
     # ---- remedies
 
     def _remedy(self, stage: Stage, result: Result) -> Iterator[None]:
         waits = self._diagnose(stage)
-        by_remedy = {remedy: wait for wait in reversed(waits) for remedy in wait.remedies if remedy in TRIABLE}
-        result.offered = tuple(sorted(by_remedy))
         notes = summarize_waits(waits)
+        cards = {code: component for note in notes for code, _, component in note.remedies if code in TRIABLE}
+        result.offered = tuple(sorted(cards))
         result.is_problem = any(note.is_problem for note in notes)
         result.first = next((code for note in notes[:1] for code, _, _ in note.remedies), "")
-        if not by_remedy:
+        if not cards:
             return
-        pressed = self._press or next(iter(by_remedy))
-        assert pressed in by_remedy, (pressed, result.offered)
-        wait, result.pressed = by_remedy[pressed], pressed
-        change, carry_out = self._read_remedy(stage, Remedy(pressed), wait)
+        pressed = self._press or next(iter(cards))
+        assert pressed in cards, (pressed, result.offered)
+        result.pressed = pressed
+        change, carry_out = self._read_remedy(stage, Remedy(pressed), cards[pressed])
         result.said = workload_simulate(self._caller, stage.place, change, Assumptions(seconds_to_ready=None))
         carry_out()
-        result.after = Outcome()
+        result.after = Seen()
         yield from self._follow(stage, result.after)
         left = {find_common_code(one.code) for one in self._diagnose(stage) if result.after.stuck}
         result.left = tuple({find_common_code(one.code) for one in waits if pressed in one.remedies} & left)
@@ -372,7 +339,7 @@ class Case:
         look = read_snapshot(stage.place)
         return snapshot_diagnosis(stage.place, replace(look, now=look.now + LOOKS_AFTER)).waits
 
-    def _read_remedy(self, stage: Stage, remedy: Remedy, wait: Wait) -> tuple[Simulable, Callable[[], Any]]:
+    def _read_remedy(self, stage: Stage, remedy: Remedy, component: str) -> tuple[Simulable, Callable[[], Any]]:
         """Return what the page of a remedy proposes as it is opened, and its button."""
         place, caller = stage.place, self._caller
         if remedy is Remedy.ROLL_BACK:
@@ -381,15 +348,39 @@ class Case:
             assert former is not None
             back = roll_back(place, former.number)
             return back, partial(execute, caller, place, back)
-        form = _FORM_BY_REMEDY[remedy]
-        scene = FormContext(place, QueryDict(f"component={wait.component}"))
-        chosen = [row.value for row, is_chosen in form.field_context(scene, None)["rows"] if is_chosen]
+        form: CommandForm = OutdatedPodsForm()
+        field, chosen = "pod", self._list_outdated(stage)
+        if remedy is not Remedy.DELETE_OUTDATED_PODS:
+            form, field = _FORM_BY_REMEDY[remedy], SELECTED_FIELD
+        scene = FormContext(place, QueryDict(f"component={component}"))
+        if isinstance(form, RemedyForm):
+            chosen = [row.value for row, is_chosen in form.field_context(scene, None)["rows"] if is_chosen]
         given = QueryDict(mutable=True)
-        given.setlist(SELECTED_FIELD, chosen)
+        given.setlist(field, chosen)
         if isinstance(form, EditForm):
             change = form.parse_change(scene, given)
             return change, partial(execute, caller, place, change)
         assert isinstance(form, PodDeletionForm)
-        request = RequestFactory().post("/", {SELECTED_FIELD: chosen})
+        request = RequestFactory().post("/", {field: chosen})
         version = f'"{scene.snapshot.version}"'
         return form.parse_change(scene, given), lambda: form.delete_pods(caller, request, scene, {}, version)
+
+    def _list_outdated(self, stage: Stage) -> list[str]:
+        """Return the boxes of the outdated pods, all of them ticked."""
+        look = read_snapshot(stage.place)
+        names = {
+            name for wait in self._diagnose(stage) if wait.code == WaitCode.AWAITING_DELETION for name in wait.units
+        }
+        return [f"{pod.name}/{pod.uid}" for pod in look.mirrored.observed.pods if pod.name in names]
+
+
+def _is_surge_on(pod: Obj, node: str) -> bool:
+    """Whether a pod of the second replica is on a node."""
+    is_of_second: bool = pod["metadata"]["name"].startswith("chat-1-")
+    return is_of_second and pod["spec"].get("nodeName") == node
+
+
+def _awaits_deletion(stage: Stage) -> bool:
+    """Whether the controller has seen the change, and waits for somebody to delete pods."""
+    is_seen: bool = stage.loop.status().get("observedGeneration") == stage.stored()["metadata"]["generation"]
+    return is_seen and stage.loop.condition("Progressing").get("reason") == WaitCode.AWAITING_DELETION

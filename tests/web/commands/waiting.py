@@ -39,7 +39,7 @@ def lose_pod(stage: Stage) -> str:
 
 def lose_node(cluster: ClusterClient, pod: Obj) -> None:
     """Have the node of a pod gone: nobody stops its containers, nor says that they have ended."""
-    _set_node(cluster, pod["spec"]["nodeName"], is_up=False)
+    set_node(cluster, pod["spec"]["nodeName"], is_up=False)
 
 
 def is_there(stage: Stage, pod: str) -> bool:
@@ -51,9 +51,10 @@ def is_there(stage: Stage, pod: str) -> bool:
 def bring_nodes_back(cluster: ClusterClient) -> None:
     """Have all nodes up again, as other tests find them."""
     for node in cluster.list(NODES).items:
-        _set_node(cluster, node["metadata"]["name"], is_up=True)
+        set_node(cluster, node["metadata"]["name"], is_up=True)
 
 
-def _set_node(cluster: ClusterClient, name: str, *, is_up: bool) -> None:
+def set_node(cluster: ClusterClient, name: str, *, is_up: bool) -> None:
+    """Have a node up or down."""
     condition = {"type": "Ready", "status": str(is_up), "reason": "Told"}
     cluster.patch_merge(NODES, name, {"status": {"conditions": [condition]}}, subresource="status")
