@@ -10,6 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from secrets import token_hex
 from typing import Any, Final
@@ -37,7 +38,7 @@ NAMESPACE: Final = "team-a"
 ELSEWHERE: Final = "team-b"
 NAME: Final = "chat"
 _SECONDS: Final = 120.0  # generous: only reached when something is broken
-_SURPLUS: Final = "7"  # an index beyond the number of pods
+_SURPLUS: Final = 7  # an index beyond the number of pods
 _TABLES: Final[tuple[type[Model], ...]] = (
     *(models.Cluster, models.Workload, models.ScalingGroup, models.Clique, models.Gang, models.Service, models.Pod),
     *(models.Node, models.Revision, models.Rollout, models.Step, models.Sample),
@@ -114,14 +115,17 @@ class Scene:
     def add_surge(self) -> Obj:
         """Give the first clique a pod beyond its number, as the controller does under RollingUpdate."""
         assert self.pattern is not None
-        labels = {**self.pattern["metadata"]["labels"], POD_INDEX: _SURPLUS}
+        listed = self.cluster.list(PODS, namespace=NAMESPACE, labels=f"{PART_OF}={NAME}").items
+        taken = {pod["metadata"]["labels"][POD_INDEX] for pod in listed}
+        index = next(text for text in map(str, count(_SURPLUS)) if text not in taken)
+        labels = {**self.pattern["metadata"]["labels"], POD_INDEX: index}
         metadata = {
             "name": f"{labels[CLIQUE]}-{token_hex(3)}",
             "namespace": NAMESPACE,
             "labels": labels,
             "ownerReferences": self.pattern["metadata"]["ownerReferences"],
         }
-        spec = {**self.pattern["spec"], "hostname": f"{labels[CLIQUE]}-{_SURPLUS}"}
+        spec = {**self.pattern["spec"], "hostname": f"{labels[CLIQUE]}-{index}"}
         pod = self.cluster.create(PODS, {"metadata": metadata, "spec": spec})
         self.observe()
         return pod

@@ -88,9 +88,8 @@ def _outdated(scene: Scene) -> dict[str, Any]:
 
 
 def _surge(scene: Scene) -> dict[str, Any]:
-    if not (found := _list_surge()):
+    while not (found := _list_surge()):  # earlier rows deleted pods; a pod in place of a missing one is not surge
         scene.add_surge()
-        found = _list_surge()
     return {"units": [{"name": unit.name, "mark": unit.mark} for unit in found[:1]]}
 
 

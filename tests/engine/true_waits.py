@@ -26,8 +26,10 @@ EXHAUSTED = re.compile(
     r"(\d+) outdated (?:pod|replica)s? of (\S+) waits?: (\d+) (?:is|are) available and maxUnavailable is (\d+)"
     r"(?:, and no more surge is available \(maxSurge (\d+)\))?\."
 )
-TOO_FEW = re.compile(r".* (?:is|are) down: (\d+) of (\d+) replicas are not available, and maxUnavailable is (\d+)\.")
-OUTDATED = re.compile(r"(\d+) of (\d+) pods of (\S+) run an older template;.*")
+TOO_FEW = re.compile(
+    r".* (?:is|are) not available\. An update may make at most (\d+) of (\d+) replicas unavailable at a time\."
+)
+OUTDATED = re.compile(r"(\d+) of (\d+) pods of (\S+) runs? an older template\..*")
 
 
 def assert_true(cluster: Cluster, wait: Wait) -> None:
@@ -95,7 +97,7 @@ def assert_too_few(cluster: Cluster, wait: Wait) -> None:
     said = TOO_FEW.fullmatch(wait.text)
     assert said, wait
     workload, units, most = cluster.workload, units_of(cluster, wait.component), count_may_be_down(cluster.workload)
-    assert [int(number) for number in said.groups()] == [len(wait.units), workload.replicas, most], wait
+    assert [int(number) for number in said.groups()] == [most, workload.replicas], wait
     assert not any(units[name].available for name in wait.units if name in units), (wait, units)
     surge = sum(unit.available and unit.index >= workload.replicas for unit in units.values())
     assert len(wait.units) - surge > most, wait

@@ -168,7 +168,7 @@ def _pod(_: Scene, page: Any) -> Fields:
 
 def _seen(scene: Scene, page: Any) -> Fields:
     """The dry run shows what is taken over, so the form carries it only by then."""
-    tried = scene.people["anna"].post(f"{page.wsgi_request.path}trial/", fields_of(page.content.decode()))
+    tried = scene.people["anna"].post(f"{page.wsgi_request.path}preview/", fields_of(page.content.decode()))
     (seen,) = re.findall(r'name="seen" value="([^"]+)"', tried.content.decode())
     return {"seen": html.unescape(seen)}
 
