@@ -1,8 +1,9 @@
 """How long a call waits for an API server, and how long it pauses between two attempts.
 
-Pure values, used by `client` and `watch`; the caller of `ClusterClient` may choose other numbers. The invariant: a read
-ends after about `deadline` seconds. A write waits `connect_timeout + read_timeout` seconds for the beginning of its
-answer, and at most `deadline` seconds for the rest.
+What is repeated, `client` decides: reads, after 429 (with its Retry-After), 5xx and lost connections. A write is sent
+once. Pure values, used by `client` and `watch`; the caller of `ClusterClient` may choose other numbers. The invariant:
+a read ends after about `deadline` seconds. A write waits `connect_timeout + read_timeout` seconds for the beginning of
+its answer, and at most `deadline` seconds for the rest.
 """
 
 import random

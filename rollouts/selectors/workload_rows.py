@@ -1,8 +1,8 @@
 """The rows of the list of workloads: the summary of `workloads`, with counts of pods and their templates.
 
 The database counts the pods: how many are desired, how many are available, how many of the desired pods are updated,
-and which templates the others run. All rows of a page together cost four queries, and one more each for revisions and
-generations that are new to this process.
+and which templates the others run. Its state and the reason beside it are in `workload_state`. All rows of a page
+together cost four queries, and one more each for revisions and generations that are new to this process.
 
 The numbers are equal to those of `pod_counts`, which counts one workload: surge is everything beyond the desired number
 at any of the three levels (`engine.tree.surge`), and does not count as updated; terminating pods do not count, nor do

@@ -1,8 +1,9 @@
 """Who goes first in an update and in a scale-in, at each level (`docs/semantics.md` 6).
 
 Each function returns a sort key: the unit with the smaller key goes first. `units` puts the keys into the units that
-`roller` sorts. Replicas are scaled in by index alone, the highest first, so that no gap is left. The invariant: every
-key ends in a unique value, so the same units always have the same order.
+`roller` sorts, after it has put unavailable outdated units and surge before the others. Replicas are scaled in by index
+alone, the highest first, so that no gap is left. The invariant: every key ends in a unique value, so the same units
+always have the same order.
 """
 
 from typing import Any

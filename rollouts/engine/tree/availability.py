@@ -1,7 +1,9 @@
 """Views of PodCliques, scaling groups and replicas: available, outdated, leaving, complete (`docs/semantics.md` 1).
 
 `tree_builder` makes the views from observed objects; every later step reads them. Pods are counted once, so a steady
-workload of a thousand pods costs little more than one loop over them. `surge` says which of the units are surge.
+workload of a thousand pods costs little more than one loop over them. `surge` says which of the units are surge. Which
+pod is available, `Pod.available` in `model/observed` says; `layout.make_clique_view` compares their number with the
+minimum.
 
     clique          available with its minimum of available pods; up with as many of them as its scale permits;
                     outdated if one of its pods is

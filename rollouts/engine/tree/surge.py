@@ -5,11 +5,12 @@
     scaling group   its replicas from the wanted number up that are not leaving
     set             its replicas from the wanted number up that have a live owner
 
-In a replica that is surge every pod is. Comes after `availability` and `tree_builder`, which make the views. Statuses,
-waits, counts, simulations and pages ask this module, as do the command that deletes surge and the trial of that
-command, so the trial deletes what the command deletes. `selectors.workload_rows` counts in SQL instead, and
-`tests/web/test_figures.py` compares the numbers. The invariant: nothing within the wanted numbers is surge, except for
-a pod above a gap in the indices of a clique that is updated, because the update closes the gap.
+In a replica that is surge every pod is. The index of a new surge unit is chosen by `rollout/roller`. Comes after
+`availability` and `tree_builder`, which make the views. Statuses, waits, counts, simulations and pages ask this module,
+as do the command that deletes surge and the trial of that command, so the trial deletes what the command deletes.
+`selectors.workload_rows` counts in SQL instead, and `tests/web/test_figures.py` compares the numbers. The invariant:
+nothing within the wanted numbers is surge, except for a pod above a gap in the indices of a clique that is updated,
+because the update closes the gap.
 """
 
 import hashlib
