@@ -8,7 +8,9 @@ workload is without a worker is measured by Redis's clock, so a slow test does n
 
 import os
 import signal
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -72,6 +74,31 @@ class Ground:
         while not try_once():
             assert not self.is_updated(), "the rollout was over before a worker was caught"
         return caught[0]
+
+    def freeze_in_a_pass(self, frozen: str) -> tuple[Caught, list[int], float]:
+        """Freeze a process in a pass, or its whole worker; return it, all frozen pids, and when it was frozen.
+
+        Not while one of them writes to SQLite: nobody else can write until such a process wakes up.
+        """
+        while True:
+            caught = self.catch_in_a_pass()
+            pids = [caught.pid] if frozen == "child" else caught.worker.processes()
+            lost_at = self.history.now()
+            for pid in pids:
+                os.kill(pid, signal.SIGSTOP)
+            if self._can_write():
+                return caught, pids, lost_at
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+
+    def _can_write(self) -> bool:
+        with closing(sqlite3.connect(self.controller.folder / "grove.sqlite3", timeout=1.0)) as connection:
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            except sqlite3.OperationalError:
+                return False
+            connection.rollback()
+            return True
 
     def assert_next_claim_is_soon(self, lost_at: float) -> None:
         """Assert that another process claims the workload within a lease and a sweep."""
@@ -139,11 +166,7 @@ def test_a_rollout_goes_on_when_a_whole_worker_is_killed_in_its_pass(ground: Gro
 @pytest.mark.parametrize("frozen", ["child", "worker"])
 def test_a_rollout_goes_on_while_its_worker_is_frozen_which_then_does_no_harm(ground: Ground, frozen: str) -> None:
     ground.stage.change(NAME)
-    caught = ground.catch_in_a_pass()
-    pids = [caught.pid] if frozen == "child" else caught.worker.processes()
-    lost_at = ground.history.now()
-    for pid in pids:
-        os.kill(pid, signal.SIGSTOP)
+    caught, pids, lost_at = ground.freeze_in_a_pass(frozen)
     ground.assert_next_claim_is_soon(lost_at)
     after = ground.settle_updated()
     pods = {pod["metadata"]["uid"] for pod in after.pods(NAME)}
